@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# Builds the local hub: bin/devhub, one binary that is etcd, kube-apiserver,
+# kube-controller-manager and kubectl, and a link of each name to it.
+# Does nothing when the binary is already that of the present sources.
+#
+#   hack/build-devhub.sh                       the hub of go.mod, into bin/
+#   KUBE_VERSION=1.35.4 hack/build-devhub.sh   the older hub of skew.mod, into bin/skew-1.35.4/
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+src=hack/devhub
+required() { # FILE: the Kubernetes version that this module file requires, without the v
+  sed -nE 's/^\tk8s\.io\/kubernetes v([0-9][^ ]*).*/\1/p' "$src/$1" | head -n 1
+}
+modfile=go.mod
+version=$(required go.mod)
+out=bin
+if [[ -n ${KUBE_VERSION:-} && ${KUBE_VERSION#v} != "$version" ]]; then
+  modfile=skew.mod
+  version=$(required skew.mod)
+  out=bin/skew-$version
+  if [[ ${KUBE_VERSION#v} != "$version" ]]; then
+    echo "build-devhub: KUBE_VERSION=$KUBE_VERSION is neither $(required go.mod) (go.mod) nor $version (skew.mod)" >&2
+    exit 2
+  fi
+fi
+
+# The stamp names everything that the binary is made of.
+stamp=$(cat "$src"/*.go "$src/$modfile" "$src/${modfile%.mod}.sum" hack/build-devhub.sh | sha256sum | cut -d' ' -f1)
+stamp+=" $(go env GOVERSION GOOS GOARCH | tr '\n' ' ')"
+current() { # is the binary in place that of the stamp?
+  [[ -x $out/devhub && -x $out/kubectl && -f $out/devhub.stamp ]] && [[ $(<"$out/devhub.stamp") == "$stamp" ]]
+}
+current && exit 0
+
+mkdir -p "$out"
+exec 9>"$out/.devhub.lock"
+if command -v flock >/dev/null && ! flock -n 9; then
+  echo "==> waiting for another build of $out/devhub"
+  flock 9
+fi
+current && exit 0
+
+minor=${version#*.}
+minor=${minor%%.*}
+# The date of the release, not of this build: the same sources give the same binary.
+date=$(cd "$src" && go list -modfile="$modfile" -m -f '{{with .Time}}{{.UTC.Format "2006-01-02T15:04:05Z"}}{{end}}' k8s.io/kubernetes)
+ldflags="-s -w"
+for pkg in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
+  ldflags+=" -X $pkg.gitVersion=v$version -X $pkg.gitMajor=${version%%.*} -X $pkg.gitMinor=$minor"
+  # Built from a module, which carries no commit.
+  ldflags+=" -X $pkg.gitCommit= -X $pkg.gitTreeState=archive -X $pkg.buildDate=${date:-1970-01-01T00:00:00Z}"
+done
+
+echo "==> building $out/devhub: etcd, kube-apiserver, kube-controller-manager and kubectl $version"
+echo "    the first time this takes 3 to 5 minutes on two cores, besides the download of about 300 MB of modules"
+begin=$SECONDS
+log=$out/devhub.build.log
+total=$(cd "$src" && go list -modfile="$modfile" -deps . 2>/dev/null | wc -l)
+(cd "$src" && exec go build -v -modfile="$modfile" -ldflags "$ldflags" -o "../../$out/devhub.new" .) >"$log" 2>&1 9>&- &
+build=$!
+trap 'kill "$build" 2>/dev/null || true; rm -f "$out/devhub.new"' EXIT
+next=15
+while kill -0 "$build" 2>/dev/null; do
+  sleep 0.2
+  if ((SECONDS - begin >= next)); then
+    next=$((next + 15))
+    # Packages already in the build cache are not listed, so the last count may stay below the total.
+    echo "    $((SECONDS - begin)) s: $(grep -c '/' "$log" || true) of at most $total packages compiled"
+  fi
+done
+if ! wait "$build"; then
+  echo "build-devhub: go build failed; the end of $log:" >&2
+  tail -n 20 "$log" >&2
+  exit 1
+fi
+trap - EXIT
+mv "$out/devhub.new" "$out/devhub"
+for name in etcd kube-apiserver kube-controller-manager kubectl; do
+  ln -sfn devhub "$out/$name"
+done
+echo "$stamp" >"$out/devhub.stamp"
+echo "    done in $((SECONDS - begin)) s: $out/devhub, $(($(wc -c <"$out/devhub") / 1000000)) MB, Kubernetes $version"

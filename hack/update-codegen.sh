@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Generates, from the types in pkg/apis: deepcopy, defaults, conversion, OpenAPI,
+# apply configurations, typed clientset, listers and informers.
+# All tools come from the k8s.io/code-generator version in go.mod and are
+# installed into bin/tools.
+set -o errexit -o nounset -o pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$root"
+this_pkg=open-cluster-management.io/hub-apiserver
+
+export GOBIN=${GOBIN:-$root/bin/tools}
+mkdir -p "$GOBIN"
+
+codegen=$(go list -m -f '{{.Dir}}' k8s.io/code-generator)
+if [ -z "$codegen" ]; then
+	go mod download k8s.io/code-generator
+	codegen=$(go list -m -f '{{.Dir}}' k8s.io/code-generator)
+fi
+# shellcheck source=/dev/null
+source "$codegen/kube_codegen.sh"
+
+echo "== helpers"
+kube::codegen::gen_helpers --boilerplate hack/boilerplate.go.txt pkg/apis
+
+echo "== openapi"
+kube::codegen::gen_openapi \
+	--output-dir pkg/generated/openapi \
+	--output-pkg "$this_pkg/pkg/generated/openapi" \
+	--output-model-name-file zz_generated.model_name.go \
+	--report-filename hack/api-violations.list \
+	--update-report \
+	--extra-pkgs k8s.io/api/rbac/v1 \
+	--boilerplate hack/boilerplate.go.txt \
+	pkg/apis
+
+echo "== clients"
+schema=$(mktemp)
+trap 'rm -f "$schema"' EXIT
+go run ./hack/models-schema >"$schema"
+kube::codegen::gen_client \
+	--with-watch \
+	--with-applyconfig \
+	--applyconfig-openapi-schema "$schema" \
+	--output-dir pkg/generated \
+	--output-pkg "$this_pkg/pkg/generated" \
+	--boilerplate hack/boilerplate.go.txt \
+	pkg/apis
+gofmt -s -w pkg/generated

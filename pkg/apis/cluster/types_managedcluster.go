@@ -1,0 +1,85 @@
+package cluster
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// ManagedCluster is a cluster that the hub manages. The hub namespace of the
+// same name holds everything that concerns it.
+type ManagedCluster struct {
+	metav1.TypeMeta
+	metav1.ObjectMeta
+
+	Spec   ManagedClusterSpec
+	Status ManagedClusterStatus
+}
+
+// ManagedClusterSpec is the desired state of a ManagedCluster.
+type ManagedClusterSpec struct {
+	ManagedClusterClientConfigs []ClientConfig
+	HubAcceptsClient            bool
+	LeaseDurationSeconds        int32
+	Taints                      []Taint
+}
+
+// ClientConfig says how to reach an API server.
+type ClientConfig struct {
+	URL      string
+	CABundle []byte
+}
+
+// TaintEffect says what a taint does.
+type TaintEffect string
+
+const (
+	TaintEffectNoSelect       TaintEffect = "NoSelect"
+	TaintEffectPreferNoSelect TaintEffect = "PreferNoSelect"
+	TaintEffectNoSelectIfNew  TaintEffect = "NoSelectIfNew"
+)
+
+// Taint is a property that keeps workloads away from a cluster.
+type Taint struct {
+	Key       string
+	Value     string
+	Effect    TaintEffect
+	TimeAdded metav1.Time
+}
+
+// ResourceName names a resource of a cluster, for example cpu.
+type ResourceName string
+
+// ResourceList maps names of resources to quantities.
+type ResourceList map[ResourceName]resource.Quantity
+
+// ManagedClusterStatus is the observed state of a ManagedCluster.
+type ManagedClusterStatus struct {
+	Conditions    []metav1.Condition
+	Capacity      ResourceList
+	Allocatable   ResourceList
+	Version       ManagedClusterVersion
+	ClusterClaims []ManagedClusterClaim
+}
+
+// ManagedClusterVersion holds versions of what runs a cluster.
+type ManagedClusterVersion struct {
+	Kubernetes string
+}
+
+// ManagedClusterClaim is a fact that a cluster claims about itself.
+type ManagedClusterClaim struct {
+	Name  string
+	Value string
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// ManagedClusterList is a list of ManagedClusters.
+type ManagedClusterList struct {
+	metav1.TypeMeta
+	metav1.ListMeta
+
+	Items []ManagedCluster
+}

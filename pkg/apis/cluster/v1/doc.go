@@ -1,0 +1,10 @@
+// +k8s:openapi-gen=true
+// +k8s:openapi-model-package=io.open-cluster-management.cluster.v1
+// +k8s:deepcopy-gen=package
+// +k8s:conversion-gen=open-cluster-management.io/hub-apiserver/pkg/apis/cluster
+// +k8s:defaulter-gen=TypeMeta
+// +groupName=cluster.open-cluster-management.io
+
+// Package v1 is the served and stored version of the ManagedCluster of the group
+// cluster.open-cluster-management.io: the clusters that a hub manages.
+package v1

@@ -1,0 +1,172 @@
+package v1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ClusterNameLabel labels the hub namespace of a managed cluster with the name of that cluster.
+const ClusterNameLabel = "open-cluster-management.io/cluster-name"
+
+// Condition types of a ManagedCluster.
+const (
+	// ManagedClusterConditionHubAccepted is True once the hub has accepted the cluster.
+	ManagedClusterConditionHubAccepted = "HubAcceptedManagedCluster"
+	// ManagedClusterConditionJoined is True once the agent has joined the hub.
+	ManagedClusterConditionJoined = "ManagedClusterJoined"
+	// ManagedClusterConditionAvailable is True while the cluster's API server answers its agent.
+	ManagedClusterConditionAvailable = "ManagedClusterConditionAvailable"
+	// ManagedClusterConditionClockSynced is True while the clocks of hub and cluster agree.
+	ManagedClusterConditionClockSynced = "ManagedClusterConditionClockSynced"
+)
+
+// +genclient
+// +genclient:nonNamespaced
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// ManagedCluster is a cluster that the hub manages. The hub namespace of the
+// same name holds everything that concerns it.
+type ManagedCluster struct {
+	metav1.TypeMeta `json:",inline"`
+	// Standard object metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// The desired state of the cluster.
+	// +optional
+	Spec ManagedClusterSpec `json:"spec,omitempty"`
+
+	// The observed state of the cluster.
+	// +optional
+	Status ManagedClusterStatus `json:"status,omitempty"`
+}
+
+// ManagedClusterSpec is the desired state of a ManagedCluster.
+type ManagedClusterSpec struct {
+	// How to reach the API server of the cluster.
+	// +optional
+	// +listType=atomic
+	ManagedClusterClientConfigs []ClientConfig `json:"managedClusterClientConfigs,omitempty"`
+
+	// Whether the hub accepts the cluster. Changing it from false to true needs
+	// the permission to update managedclusters/accept in the group register.open-cluster-management.io.
+	// +optional
+	HubAcceptsClient bool `json:"hubAcceptsClient"`
+
+	// Seconds for which the lease of the cluster lasts; the cluster counts as
+	// unavailable after five times as long without a renewal. Defaults to 60.
+	// +optional
+	// +default=60
+	LeaseDurationSeconds int32 `json:"leaseDurationSeconds,omitempty"`
+
+	// Properties that keep workloads away from the cluster unless they tolerate them.
+	// +optional
+	// +listType=atomic
+	Taints []Taint `json:"taints,omitempty"`
+}
+
+// ClientConfig says how to reach an API server.
+type ClientConfig struct {
+	// URL of the API server.
+	URL string `json:"url"`
+
+	// PEM certificates that verify the API server; the system's when not given.
+	// +optional
+	CABundle []byte `json:"caBundle,omitempty"`
+}
+
+// TaintEffect says what a taint does.
+// +enum
+type TaintEffect string
+
+const (
+	// TaintEffectNoSelect keeps the cluster out of selections, also those made before.
+	TaintEffectNoSelect TaintEffect = "NoSelect"
+	// TaintEffectPreferNoSelect keeps the cluster out of selections where possible.
+	TaintEffectPreferNoSelect TaintEffect = "PreferNoSelect"
+	// TaintEffectNoSelectIfNew keeps the cluster out of new selections.
+	TaintEffectNoSelectIfNew TaintEffect = "NoSelectIfNew"
+)
+
+// Taint is a property that keeps workloads away from a cluster.
+type Taint struct {
+	// Key of the taint, a qualified name.
+	Key string `json:"key"`
+
+	// Value of the taint.
+	// +optional
+	Value string `json:"value,omitempty"`
+
+	// NoSelect, PreferNoSelect or NoSelectIfNew.
+	Effect TaintEffect `json:"effect"`
+
+	// When the taint was added. Set by the server.
+	// +optional
+	// +nullable
+	TimeAdded metav1.Time `json:"timeAdded,omitempty"`
+}
+
+// ResourceName names a resource of a cluster, for example cpu.
+type ResourceName string
+
+// ResourceList maps names of resources to quantities.
+type ResourceList map[ResourceName]resource.Quantity
+
+// ManagedClusterStatus is the observed state of a ManagedCluster.
+type ManagedClusterStatus struct {
+	// The state of the cluster. Known types are HubAcceptedManagedCluster,
+	// ManagedClusterJoined, ManagedClusterConditionAvailable and ManagedClusterConditionClockSynced.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +patchStrategy=merge
+	// +patchMergeKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty" patchStrategy:"merge" patchMergeKey:"type"`
+
+	// What the cluster has in all.
+	// +optional
+	Capacity ResourceList `json:"capacity,omitempty"`
+
+	// What of it workloads can use.
+	// +optional
+	Allocatable ResourceList `json:"allocatable,omitempty"`
+
+	// Versions of what runs the cluster.
+	// +optional
+	Version ManagedClusterVersion `json:"version,omitempty"`
+
+	// Facts that the cluster claims about itself.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	ClusterClaims []ManagedClusterClaim `json:"clusterClaims,omitempty"`
+}
+
+// ManagedClusterVersion holds versions of what runs a cluster.
+type ManagedClusterVersion struct {
+	// Version of Kubernetes.
+	// +optional
+	Kubernetes string `json:"kubernetes,omitempty"`
+}
+
+// ManagedClusterClaim is a fact that a cluster claims about itself.
+type ManagedClusterClaim struct {
+	// Name of the claim.
+	Name string `json:"name"`
+
+	// Value of the claim.
+	Value string `json:"value"`
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// ManagedClusterList is a list of ManagedClusters.
+type ManagedClusterList struct {
+	metav1.TypeMeta `json:",inline"`
+	// Standard list metadata.
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	// The ManagedClusters.
+	Items []ManagedCluster `json:"items"`
+}

@@ -1,0 +1,11 @@
+// +k8s:openapi-gen=true
+// +k8s:openapi-model-package=io.open-cluster-management.rbac.v1alpha1
+// +k8s:deepcopy-gen=package
+// +k8s:conversion-gen=open-cluster-management.io/hub-apiserver/pkg/apis/rbac
+// +k8s:defaulter-gen=TypeMeta
+// +groupName=rbac.open-cluster-management.io
+
+// Package v1alpha1 is the served and stored version of the group
+// rbac.open-cluster-management.io: permissions that a hub delivers to its
+// managed clusters.
+package v1alpha1

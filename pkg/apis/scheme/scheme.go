@@ -1,0 +1,41 @@
+// Package scheme holds the one Scheme that knows every type the server serves,
+// and its codecs.
+package scheme
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+
+	clusterinstall "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/install"
+	rbacinstall "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/install"
+	workinstall "open-cluster-management.io/hub-apiserver/pkg/apis/work/install"
+)
+
+var (
+	// Scheme knows every internal and versioned type that the server serves.
+	Scheme = runtime.NewScheme()
+	// Codecs encodes and decodes the types of Scheme.
+	Codecs = serializer.NewCodecFactory(Scheme)
+	// ParameterCodec turns query parameters into options objects.
+	ParameterCodec = runtime.NewParameterCodec(Scheme)
+)
+
+func init() {
+	clusterinstall.Install(Scheme)
+	rbacinstall.Install(Scheme)
+	workinstall.Install(Scheme)
+
+	// The generic API server serves these in every group, and discovery in the
+	// unversioned one.
+	unversioned := schema.GroupVersion{Version: "v1"}
+	metav1.AddToGroupVersion(Scheme, unversioned)
+	Scheme.AddUnversionedTypes(unversioned,
+		&metav1.Status{},
+		&metav1.APIVersions{},
+		&metav1.APIGroupList{},
+		&metav1.APIGroup{},
+		&metav1.APIResourceList{},
+	)
+}

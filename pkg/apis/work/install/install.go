@@ -1,0 +1,18 @@
+// Package install registers the group work.open-cluster-management.io, with all its versions, in a scheme.
+package install
+
+import (
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+)
+
+// Install registers the group's internal and versioned types. It panics on a
+// programming error, such as two types registered for one kind.
+func Install(scheme *runtime.Scheme) {
+	utilruntime.Must(work.AddToScheme(scheme))
+	utilruntime.Must(v1.AddToScheme(scheme))
+	utilruntime.Must(scheme.SetVersionPriority(v1.SchemeGroupVersion))
+}

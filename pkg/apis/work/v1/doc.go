@@ -1,0 +1,11 @@
+// +k8s:openapi-gen=true
+// +k8s:openapi-model-package=io.open-cluster-management.work.v1
+// +k8s:deepcopy-gen=package
+// +k8s:conversion-gen=open-cluster-management.io/hub-apiserver/pkg/apis/work
+// +k8s:defaulter-gen=TypeMeta
+// +groupName=work.open-cluster-management.io
+
+// Package v1 is the served and stored version of the group
+// work.open-cluster-management.io: objects that a hub delivers to its managed
+// clusters, and the agent's record of what it has applied there.
+package v1
