@@ -53,7 +53,7 @@ for pkg in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
 done
 
 echo "==> building $out/devhub: etcd, kube-apiserver, kube-controller-manager and kubectl $version"
-echo "    the first time this takes 3 to 5 minutes on two cores, besides the download of about 300 MB of modules"
+echo "    the first time this takes 3 to 5 minutes on two idle cores, besides the download of the modules"
 begin=$SECONDS
 log=$out/devhub.build.log
 total=$(cd "$src" && go list -modfile="$modfile" -deps . 2>/dev/null | wc -l)

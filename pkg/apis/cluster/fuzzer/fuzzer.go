@@ -1,0 +1,21 @@
+// Package fuzzer fills the types of the group cluster.open-cluster-management.io with random valid values.
+package fuzzer
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"sigs.k8s.io/randfill"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster"
+)
+
+// Funcs returns the functions for the types that random values alone do not fit.
+var Funcs = func(serializer.CodecFactory) []any {
+	return []any{
+		func(spec *cluster.ManagedClusterSpec, c randfill.Continue) {
+			c.FillNoCustom(spec)
+			if spec.LeaseDurationSeconds == 0 {
+				spec.LeaseDurationSeconds = 60
+			}
+		},
+	}
+}

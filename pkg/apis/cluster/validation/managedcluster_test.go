@@ -1,0 +1,188 @@
+package validation
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	certutil "k8s.io/client-go/util/cert"
+	"sigs.k8s.io/yaml"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster"
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+)
+
+// check compares errors by "<path>: <kind of error>".
+func check(t *testing.T, errs field.ErrorList, want ...string) {
+	t.Helper()
+	var got []string
+	for _, e := range errs {
+		got = append(got, fmt.Sprintf("%s: %s", e.Field, e.Type))
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q\nin full: %v", got, want, errs)
+	}
+}
+
+func named(name string) *cluster.ManagedCluster {
+	return &cluster.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+func TestName(t *testing.T) {
+	for name, want := range map[string][]string{
+		"cluster1":              nil,
+		strings.Repeat("a", 63): nil,
+		strings.Repeat("a", 64): {"metadata.name: Invalid value"},
+		"my.cluster":            {"metadata.name: Invalid value"},
+		"Cluster":               {"metadata.name: Invalid value"},
+		"":                      {"metadata.name: Required value"},
+	} {
+		check(t, ValidateManagedCluster(named(name)), want...)
+	}
+	inNamespace := named("cluster1")
+	inNamespace.Namespace = "a"
+	check(t, ValidateManagedCluster(inNamespace), "metadata.namespace: Forbidden")
+}
+
+func TestSpec(t *testing.T) {
+	tests := map[string]struct {
+		spec cluster.ManagedClusterSpec
+		want []string
+	}{
+		"valid": {
+			spec: cluster.ManagedClusterSpec{
+				LeaseDurationSeconds: 60,
+				ManagedClusterClientConfigs: []cluster.ClientConfig{
+					{URL: "https://api.example.com:6443", CABundle: certificate(t)},
+					{URL: "https://[::1]/prefix"},
+				},
+				Taints: []cluster.Taint{
+					{Key: "example.com/gpu", Value: "any text", Effect: cluster.TaintEffectNoSelect},
+					{Key: "example.com/gpu", Effect: cluster.TaintEffectNoSelectIfNew},
+				},
+			},
+		},
+		"lease": {
+			spec: cluster.ManagedClusterSpec{LeaseDurationSeconds: -1},
+			want: []string{"spec.leaseDurationSeconds: Invalid value"},
+		},
+		"client configs": {
+			spec: cluster.ManagedClusterSpec{ManagedClusterClientConfigs: []cluster.ClientConfig{
+				{}, {URL: "http://api.example.com"}, {URL: "https://"}, {URL: "https://a b"}, {URL: "api.example.com:6443"},
+				{URL: "https://api.example.com", CABundle: []byte("no certificate")},
+			}},
+			want: []string{
+				"spec.managedClusterClientConfigs[0].url: Required value",
+				"spec.managedClusterClientConfigs[1].url: Invalid value",
+				"spec.managedClusterClientConfigs[2].url: Invalid value",
+				"spec.managedClusterClientConfigs[3].url: Invalid value",
+				"spec.managedClusterClientConfigs[4].url: Invalid value",
+				"spec.managedClusterClientConfigs[5].caBundle: Invalid value",
+			},
+		},
+		"taints": {
+			spec: cluster.ManagedClusterSpec{Taints: []cluster.Taint{
+				{},
+				{Key: "not a name", Effect: "NoSchedule"},
+				{Key: "a", Effect: cluster.TaintEffectNoSelect, Value: strings.Repeat("x", 1025)},
+				{Key: "b", Effect: cluster.TaintEffectNoSelect, Value: "1"},
+				{Key: "b", Effect: cluster.TaintEffectNoSelect, Value: "2"},
+			}},
+			want: []string{
+				"spec.taints[0].key: Required value",
+				"spec.taints[0].effect: Required value",
+				"spec.taints[1].key: Invalid value",
+				"spec.taints[1].effect: Unsupported value",
+				"spec.taints[2].value: Too long",
+				"spec.taints[4]: Duplicate value",
+			},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			mc := named("cluster1")
+			mc.Spec = test.spec
+			check(t, ValidateManagedCluster(mc), test.want...)
+		})
+	}
+}
+
+func certificate(t *testing.T) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := certutil.NewSelfSignedCACert(certutil.Config{CommonName: "test"}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := certutil.EncodeCertificates(cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func TestUpdateKeepsWhatWasWrong(t *testing.T) {
+	bad := cluster.ClientConfig{URL: "http://api.example.com"}
+	old := named("Not.A.Label")
+	old.Spec.ManagedClusterClientConfigs = []cluster.ClientConfig{bad}
+
+	accepted := old.DeepCopy()
+	accepted.Spec.HubAcceptsClient = true
+	accepted.Spec.ManagedClusterClientConfigs = []cluster.ClientConfig{{URL: "https://api.example.com"}, bad}
+	check(t, ValidateManagedClusterUpdate(accepted, old))
+
+	worse := old.DeepCopy()
+	worse.Spec.ManagedClusterClientConfigs = []cluster.ClientConfig{bad, {URL: "http://other.example.com"}}
+	check(t, ValidateManagedClusterUpdate(worse, old), "spec.managedClusterClientConfigs[1].url: Invalid value")
+
+	labelled := old.DeepCopy()
+	labelled.Labels = map[string]string{"region": "north"}
+	check(t, ValidateManagedClusterUpdate(labelled, old))
+}
+
+func TestStatus(t *testing.T) {
+	old := named("cluster1")
+	mc := old.DeepCopy()
+	mc.Status = cluster.ManagedClusterStatus{
+		Conditions:    []metav1.Condition{{Type: "ManagedClusterJoined", Status: metav1.ConditionTrue, Reason: "Joined"}},
+		Capacity:      cluster.ResourceList{"cpu": resource.MustParse("4"), "example.com/gpu": resource.MustParse("-1")},
+		Allocatable:   cluster.ResourceList{"": resource.MustParse("1")},
+		ClusterClaims: []cluster.ManagedClusterClaim{{Name: "id.k8s.io", Value: "1"}, {}, {Name: "id.k8s.io", Value: "2"}},
+	}
+	check(t, ValidateManagedClusterStatusUpdate(mc, old),
+		"status.conditions[0].lastTransitionTime: Required value",
+		"status.capacity[example.com/gpu]: Invalid value",
+		"status.allocatable[]: Required value",
+		"status.clusterClaims[1].name: Required value",
+		"status.clusterClaims[2].name: Duplicate value")
+	check(t, ValidateManagedClusterStatusUpdate(mc, mc.DeepCopy()))
+}
+
+func TestExampleIsValid(t *testing.T) {
+	data, err := os.ReadFile("../../../../artifacts/example/managedcluster.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var versioned clusterv1.ManagedCluster
+	if err := yaml.UnmarshalStrict(data, &versioned); err != nil {
+		t.Fatal(err)
+	}
+	var mc cluster.ManagedCluster
+	if err := clusterv1.Convert_v1_ManagedCluster_To_cluster_ManagedCluster(&versioned, &mc, nil); err != nil {
+		t.Fatal(err)
+	}
+	check(t, ValidateManagedCluster(&mc))
+}

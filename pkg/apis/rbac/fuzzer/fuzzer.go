@@ -1,0 +1,29 @@
+// Package fuzzer fills the types of the group rbac.open-cluster-management.io with random valid values.
+package fuzzer
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"sigs.k8s.io/randfill"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
+)
+
+// Funcs returns the functions for the types that random values alone do not fit.
+var Funcs = func(serializer.CodecFactory) []any {
+	return []any{
+		func(spec *rbac.ClusterPermissionSpec, c randfill.Continue) {
+			c.FillNoCustom(spec)
+			// JSON has one null for a missing list and for a pointer to none.
+			dropEmpty(&spec.ClusterRoleBindings)
+			dropEmpty(&spec.Roles)
+			dropEmpty(&spec.RoleBindings)
+			dropEmpty(&spec.RoleRefs)
+		},
+	}
+}
+
+func dropEmpty[T any](list **[]T) {
+	if *list != nil && len(**list) == 0 {
+		*list = nil
+	}
+}

@@ -1,0 +1,95 @@
+package validation
+
+import (
+	"fmt"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+)
+
+// WarningsForClusterPermission names the parts of a valid ClusterPermission
+// that probably do not do what their author meant.
+func WarningsForClusterPermission(cp *rbac.ClusterPermission) []string {
+	var warnings []string
+	if binding := cp.Spec.ClusterRoleBinding; binding != nil {
+		warnings = append(warnings, warnClusterRoleBinding(cp, binding, specPath.Child("clusterRoleBinding"))...)
+	}
+	for i := range list(cp.Spec.ClusterRoleBindings) {
+		warnings = append(warnings, warnClusterRoleBinding(cp, &(*cp.Spec.ClusterRoleBindings)[i], specPath.Child("clusterRoleBindings").Index(i))...)
+	}
+	for i := range list(cp.Spec.RoleBindings) {
+		binding, fldPath := &(*cp.Spec.RoleBindings)[i], specPath.Child("roleBindings").Index(i)
+		if binding.RoleRef.Name == "" {
+			switch {
+			case binding.RoleRef.Kind == kindClusterRole && !definesClusterRole(cp):
+				warnings = append(warnings, dangling(cp, kindClusterRole, fldPath))
+			case binding.RoleRef.Kind == kindRole && !definesRole(cp, binding.Namespace, binding.NamespaceSelector):
+				warnings = append(warnings, dangling(cp, kindRole, fldPath))
+			}
+		}
+		warnings = append(warnings, warnSubjects(binding.Subject, binding.Subjects, fldPath)...)
+	}
+	return warnings
+}
+
+func warnClusterRoleBinding(cp *rbac.ClusterPermission, binding *rbac.ClusterRoleBinding, fldPath *field.Path) []string {
+	var warnings []string
+	if binding.RoleRef == nil && !definesClusterRole(cp) {
+		warnings = append(warnings, dangling(cp, kindClusterRole, fldPath))
+	}
+	return append(warnings, warnSubjects(binding.Subject, binding.Subjects, fldPath)...)
+}
+
+func dangling(cp *rbac.ClusterPermission, kind string, fldPath *field.Path) string {
+	return fmt.Sprintf("%s: binds the %s %q of this object, which defines none there; it grants nothing unless such a %s exists on the managed cluster",
+		fldPath.Child("roleRef"), kind, cp.Name, kind)
+}
+
+func definesClusterRole(cp *rbac.ClusterPermission) bool {
+	if cp.Spec.ClusterRole != nil {
+		return true
+	}
+	for _, ref := range list(cp.Spec.RoleRefs) {
+		if ref.Kind == kindClusterRole && ref.Name == cp.Name {
+			return true
+		}
+	}
+	return false
+}
+
+// definesRole errs on the side of silence where labels decide: which namespaces
+// a selector matches is not known here.
+func definesRole(cp *rbac.ClusterPermission, namespace string, selector *metav1.LabelSelector) bool {
+	for _, role := range list(cp.Spec.Roles) {
+		if selector != nil || role.NamespaceSelector != nil || role.Namespace == namespace {
+			return true
+		}
+	}
+	for _, ref := range list(cp.Spec.RoleRefs) {
+		if ref.Kind == kindRole && ref.Name == cp.Name && (selector != nil || ref.Namespace == namespace) {
+			return true
+		}
+	}
+	return false
+}
+
+func warnSubjects(subject *rbacv1.Subject, subjects []rbacv1.Subject, fldPath *field.Path) []string {
+	var warnings []string
+	warn := func(s rbacv1.Subject, fldPath *field.Path) {
+		if s.Kind == v1alpha1.ManagedServiceAccountKind && s.Namespace != "" {
+			warnings = append(warnings, fmt.Sprintf("%s: ignored; a %s is looked up in the namespace of this object",
+				fldPath.Child("namespace"), v1alpha1.ManagedServiceAccountKind))
+		}
+	}
+	if subject != nil && !contains(subjects, *subject) {
+		warn(*subject, fldPath.Child("subject"))
+	}
+	for i := range subjects {
+		warn(subjects[i], fldPath.Child("subjects").Index(i))
+	}
+	return warnings
+}

@@ -1,0 +1,83 @@
+package scheme
+
+import (
+	"math/rand"
+	"reflect"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
+	"k8s.io/apimachinery/pkg/api/apitesting/roundtrip"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metafuzzer "k8s.io/apimachinery/pkg/apis/meta/fuzzer"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	clusterfuzzer "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/fuzzer"
+	rbacfuzzer "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/fuzzer"
+	workfuzzer "open-cluster-management.io/hub-apiserver/pkg/apis/work/fuzzer"
+)
+
+var fuzzerFuncs = fuzzer.MergeFuzzerFuncs(
+	metafuzzer.Funcs,
+	clusterfuzzer.Funcs,
+	rbacfuzzer.Funcs,
+	workfuzzer.Funcs,
+)
+
+const groupSuffix = ".open-cluster-management.io"
+
+func TestRoundTrip(t *testing.T) {
+	roundtrip.RoundTripTestForScheme(t, Scheme, fuzzerFuncs)
+}
+
+// An object that was read from storage is defaulted again; that may not change it.
+func TestDefaultingTwiceChangesNothing(t *testing.T) {
+	filler := fuzzer.FuzzerFor(fuzzerFuncs, rand.NewSource(1), Codecs)
+	for gvk := range Scheme.AllKnownTypes() {
+		if !strings.HasSuffix(gvk.Group, groupSuffix) || gvk.Version == runtime.APIVersionInternal {
+			continue
+		}
+		t.Run(gvk.String(), func(t *testing.T) {
+			for range 50 {
+				obj, err := Scheme.New(gvk)
+				if err != nil {
+					t.Fatal(err)
+				}
+				filler.Fill(obj)
+				Scheme.Default(obj)
+				once := obj.DeepCopyObject()
+				Scheme.Default(obj)
+				if !apiequality.Semantic.DeepEqual(once, obj) {
+					t.Fatalf("defaulted once:\n%#v\ntwice:\n%#v", once, obj)
+				}
+			}
+		})
+	}
+}
+
+// Objects are stored and sent in a version, so an internal kind without one
+// would fail at its first request. The reverse is fine: the server does not
+// serve the kinds that agents keep on managed clusters.
+func TestEveryInternalKindHasAVersion(t *testing.T) {
+	internal := map[string]reflect.Type{}
+	versioned := map[string]reflect.Type{}
+	for gvk, goType := range Scheme.AllKnownTypes() {
+		if !strings.HasSuffix(gvk.Group, groupSuffix) || !strings.HasPrefix(goType.PkgPath(), "open-cluster-management.io/") {
+			continue
+		}
+		key := gvk.GroupKind().String()
+		if gvk.Version == runtime.APIVersionInternal {
+			internal[key] = goType
+		} else {
+			versioned[key] = goType
+		}
+	}
+	for key := range internal {
+		if versioned[key] == nil {
+			t.Errorf("%s has no versioned type", key)
+		}
+	}
+	if len(internal) == 0 {
+		t.Error("no kinds found")
+	}
+}

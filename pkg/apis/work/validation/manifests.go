@@ -1,0 +1,130 @@
+package validation
+
+import (
+	"fmt"
+
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
+)
+
+func validateManifests(manifests []work.Manifest, limitBytes int64, fldPath *field.Path) field.ErrorList {
+	if len(manifests) == 0 {
+		return field.ErrorList{field.Required(fldPath, "at least one manifest is needed")}
+	}
+	var errs field.ErrorList
+	var size int64
+	taken := map[identity]bool{}
+	for i := range manifests {
+		path := fldPath.Index(i)
+		// MarshalJSON gives the bytes as they came, and the encoded object of a
+		// work that was built in memory.
+		raw, err := manifests[i].MarshalJSON()
+		if err != nil {
+			errs = append(errs, field.Invalid(path, "", "cannot be encoded: "+err.Error()))
+			continue
+		}
+		size += int64(len(raw))
+		id, idErrs := identify(raw, path)
+		errs = append(errs, idErrs...)
+		if len(idErrs) > 0 {
+			continue
+		}
+		if taken[id] {
+			errs = append(errs, field.Duplicate(path, id.String()))
+		}
+		taken[id] = true
+	}
+	if limitBytes > 0 && size > limitBytes {
+		err := field.TooLong(fldPath, "", int(limitBytes))
+		err.Detail = fmt.Sprintf("the manifests are %d bytes in total, may not be more than %d bytes", size, limitBytes)
+		errs = append(errs, err)
+	}
+	return errs
+}
+
+// identity is what makes two manifests the same object.
+type identity struct {
+	apiVersion, kind, namespace, name string
+}
+
+func (id identity) String() string {
+	name := id.name
+	if id.namespace != "" {
+		name = id.namespace + "/" + name
+	}
+	return fmt.Sprintf("%s %s %s", id.apiVersion, id.kind, name)
+}
+
+func identify(raw []byte, fldPath *field.Path) (identity, field.ErrorList) {
+	// The JSON keys of Kubernetes objects are case-sensitive, unlike those of encoding/json.
+	var content any
+	if err := json.Unmarshal(raw, &content); err != nil {
+		return identity{}, field.ErrorList{field.Invalid(fldPath, "", "is no JSON: "+err.Error())}
+	}
+	if content == nil {
+		return identity{}, field.ErrorList{field.Required(fldPath, "a manifest may not be empty")}
+	}
+	object, ok := content.(map[string]any)
+	if !ok {
+		return identity{}, field.ErrorList{field.Invalid(fldPath, "", "must be an object with apiVersion, kind and metadata")}
+	}
+
+	var id identity
+	var errs field.ErrorList
+	read := func(from map[string]any, key string, into *string, fldPath *field.Path) {
+		switch value := from[key].(type) {
+		case nil:
+		case string:
+			*into = value
+		default:
+			errs = append(errs, field.TypeInvalid(fldPath.Child(key), value, "must be a string"))
+		}
+	}
+
+	read(object, "apiVersion", &id.apiVersion, fldPath)
+	read(object, "kind", &id.kind, fldPath)
+	metadataPath := fldPath.Child("metadata")
+	metadata, ok := object["metadata"].(map[string]any)
+	if !ok && object["metadata"] != nil {
+		errs = append(errs, field.TypeInvalid(metadataPath, object["metadata"], "must be an object"))
+	}
+	var generateName string
+	read(metadata, "name", &id.name, metadataPath)
+	read(metadata, "namespace", &id.namespace, metadataPath)
+	read(metadata, "generateName", &generateName, metadataPath)
+	if len(errs) > 0 {
+		return id, errs
+	}
+
+	errs = append(errs, validateAPIVersion(id.apiVersion, fldPath.Child("apiVersion"))...)
+	errs = append(errs, require(id.kind, fldPath.Child("kind"))...)
+	if generateName != "" {
+		errs = append(errs, field.Forbidden(metadataPath.Child("generateName"), "a manifest needs a fixed name, or each apply would create another object"))
+	} else if id.name == "" {
+		errs = append(errs, field.Required(metadataPath.Child("name"), ""))
+	}
+	for _, problem := range pathvalidation.IsValidPathSegmentName(id.name) {
+		errs = append(errs, field.Invalid(metadataPath.Child("name"), id.name, problem))
+	}
+	if id.namespace != "" {
+		for _, problem := range apivalidation.ValidateNamespaceName(id.namespace, false) {
+			errs = append(errs, field.Invalid(metadataPath.Child("namespace"), id.namespace, problem))
+		}
+	}
+	return id, errs
+}
+
+func validateAPIVersion(apiVersion string, fldPath *field.Path) field.ErrorList {
+	if apiVersion == "" {
+		return field.ErrorList{field.Required(fldPath, "")}
+	}
+	if gv, err := schema.ParseGroupVersion(apiVersion); err != nil || gv.Version == "" {
+		return field.ErrorList{field.Invalid(fldPath, apiVersion, "must be <version> or <group>/<version>")}
+	}
+	return nil
+}

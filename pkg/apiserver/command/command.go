@@ -1,0 +1,68 @@
+// Package command is the command line of the API server.
+package command
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/term"
+	baseversion "k8s.io/component-base/version"
+	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
+	"open-cluster-management.io/hub-apiserver/pkg/apiserver/options"
+)
+
+// New returns the command that runs the API server.
+func New() *cobra.Command {
+	o := options.New()
+	command := &cobra.Command{
+		Use:   "apiserver",
+		Short: "Serve the APIs of an Open Cluster Management hub",
+		Long: `Serve cluster permissions, manifest works and managed clusters as native REST
+resources of a Kubernetes cluster, behind its aggregation layer.`,
+		Version:      baseversion.Get().GitVersion,
+		Args:         cobra.NoArgs,
+		SilenceUsage: true,
+		RunE: func(command *cobra.Command, _ []string) error {
+			completed, err := o.Complete()
+			if err != nil {
+				return err
+			}
+			if err := completed.Validate(); err != nil {
+				return err
+			}
+			return run(command.Context(), completed)
+		},
+	}
+	sets := o.Flags()
+	for _, set := range sets.FlagSets {
+		command.Flags().AddFlagSet(set)
+	}
+	columns, _, _ := term.TerminalSize(command.OutOrStdout())
+	cliflag.SetUsageAndHelpFunc(command, sets, columns)
+	return command
+}
+
+func run(ctx context.Context, o options.Completed) (err error) {
+	klog.FromContext(ctx).Info("hub-apiserver starts", "version", baseversion.Get().GitVersion)
+	var embedded *etcd.Server
+	if o.Embedded() {
+		embedded, err = etcd.Start(ctx, o.EmbeddedEtcd)
+		if err != nil {
+			return fmt.Errorf("embedded etcd: %w", err)
+		}
+		defer embedded.Stop()
+	}
+	config, err := o.Config(embedded)
+	if err != nil {
+		return err
+	}
+	server, err := config.Complete().New()
+	if err != nil {
+		return err
+	}
+	return server.Run(ctx)
+}

@@ -1,0 +1,164 @@
+// Package apiserver assembles the API server: a Config is completed and becomes
+// a Server, which runs. resources.go holds the one table of everything served.
+package apiserver
+
+import (
+	"fmt"
+
+	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	componentbaseconfig "k8s.io/component-base/config"
+	baseversion "k8s.io/component-base/version"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
+	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions"
+	"open-cluster-management.io/hub-apiserver/pkg/generated/openapi"
+	"open-cluster-management.io/hub-apiserver/pkg/worksync"
+)
+
+const serverName = "hub-apiserver"
+
+// Requests per second that the server may send to the hub on its own behalf.
+const (
+	hubQPS   = 200
+	hubBurst = 400
+)
+
+// ExtraConfig is what the server needs beyond a generic API server.
+type ExtraConfig struct {
+	// Identity names this server among its replicas.
+	Identity string
+	// Namespace of the hub that holds the server's leases.
+	Namespace string
+	// ManifestLimitBytes bounds the manifests of one ManifestWork.
+	ManifestLimitBytes int64
+	// LeaderElection decides which replica runs the controllers.
+	LeaderElection componentbaseconfig.LeaderElectionConfiguration
+	// Embedded is the etcd in this process; nil when there is a cluster of etcd.
+	Embedded *etcd.Server
+}
+
+// Config is what a server is made of.
+type Config struct {
+	Generic *genericapiserver.RecommendedConfig
+	Extra   ExtraConfig
+}
+
+// CompletedConfig is a Config that Complete has returned; there is no other way to get one.
+type CompletedConfig struct {
+	*completedConfig
+}
+
+type completedConfig struct {
+	generic genericapiserver.CompletedConfig
+	hub     *rest.Config
+	extra   *ExtraConfig
+}
+
+// DescribeAPI gives a configuration what OpenAPI says of the server.
+func DescribeAPI(generic *genericapiserver.RecommendedConfig) {
+	namer := openapinamer.NewDefinitionNamer(scheme.Scheme)
+	generic.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.GetOpenAPIDefinitions, namer)
+	generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions, namer)
+	generic.OpenAPIConfig.Info.Title = serverName
+	generic.OpenAPIV3Config.Info.Title = serverName
+	generic.OpenAPIConfig.Info.Version = baseversion.Get().GitVersion
+	generic.OpenAPIV3Config.Info.Version = baseversion.Get().GitVersion
+}
+
+// Complete fills in what can be derived.
+func (c *Config) Complete() CompletedConfig {
+	hub := rest.CopyConfig(c.Generic.ClientConfig)
+	hub.QPS, hub.Burst = hubQPS, hubBurst
+	return CompletedConfig{&completedConfig{generic: c.Generic.Complete(), hub: hub, extra: &c.Extra}}
+}
+
+// New builds the server. Nothing runs before Server.Run.
+func (c CompletedConfig) New() (*Server, error) {
+	generic, err := c.generic.New(serverName, genericapiserver.NewEmptyDelegate())
+	if err != nil {
+		return nil, fmt.Errorf("building the generic server: %w", err)
+	}
+	hub, err := kubernetes.NewForConfig(c.hub)
+	if err != nil {
+		return nil, fmt.Errorf("building the hub's client: %w", err)
+	}
+	clients, err := c.clients()
+	if err != nil {
+		return nil, err
+	}
+
+	deliverer := &worksync.Deliverer{
+		Permissions:    clients.own.RbacV1alpha1(),
+		Works:          clients.works.WorkV1(),
+		Clusters:       clients.clusters.ClusterV1(),
+		SizeLimitBytes: c.extra.ManifestLimitBytes,
+	}
+	table := Resources(Dependencies{Delivery: deliverer, ManifestLimitBytes: c.extra.ManifestLimitBytes})
+	groups, err := apiGroups(table, c.generic.MergedResourceConfig, c.generic.RESTOptionsGetter)
+	if err != nil {
+		return nil, err
+	}
+	if err := generic.InstallAPIGroups(groups...); err != nil {
+		return nil, fmt.Errorf("installing the API groups: %w", err)
+	}
+
+	s := &Server{generic: generic, hub: hub, extra: c.extra, informers: clients.informers()}
+	s.controller, err = worksync.NewController(deliverer,
+		s.informers.own.Rbac().V1alpha1().ClusterPermissions(),
+		s.informers.works.Work().V1().ManifestWorks(),
+		s.informers.clusters.Cluster().V1().ManagedClusters())
+	if err != nil {
+		return nil, err
+	}
+	return s, s.addHooks()
+}
+
+// clients reach each group where the hub keeps it: in this server, or in the
+// hub's own CustomResourceDefinitions for a group that this server does not serve.
+type clients struct {
+	own, works, clusters versioned.Interface
+}
+
+func (c CompletedConfig) clients() (*clients, error) {
+	loopback := rest.CopyConfig(c.generic.LoopbackClientConfig)
+	loopback.QPS = -1
+	own, err := versioned.NewForConfig(loopback)
+	if err != nil {
+		return nil, fmt.Errorf("building the loopback client: %w", err)
+	}
+	hub, err := versioned.NewForConfig(c.hub)
+	if err != nil {
+		return nil, fmt.Errorf("building the hub's client: %w", err)
+	}
+	out := &clients{own: own, works: hub, clusters: hub}
+	if c.generic.MergedResourceConfig.ResourceEnabled(workv1.SchemeGroupVersion.WithResource("manifestworks")) {
+		out.works = own
+	}
+	if c.generic.MergedResourceConfig.ResourceEnabled(clusterv1.SchemeGroupVersion.WithResource("managedclusters")) {
+		out.clusters = own
+	}
+	return out, nil
+}
+
+// informerFactories follow clients: one factory for each place.
+type informerFactories struct {
+	own, works, clusters externalversions.SharedInformerFactory
+}
+
+func (c *clients) informers() informerFactories {
+	factories := map[versioned.Interface]externalversions.SharedInformerFactory{}
+	of := func(client versioned.Interface) externalversions.SharedInformerFactory {
+		if factories[client] == nil {
+			factories[client] = externalversions.NewSharedInformerFactory(client, 0)
+		}
+		return factories[client]
+	}
+	return informerFactories{own: of(c.own), works: of(c.works), clusters: of(c.clusters)}
+}

@@ -1,0 +1,142 @@
+// Package etcd runs the etcd of a server that was given none: one member inside
+// the server's process, on unix sockets that only its user can reach, with its
+// data in a directory of its own.
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/google/uuid"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+	"k8s.io/klog/v2"
+)
+
+const (
+	memberName   = "hub-apiserver"
+	startTimeout = time.Minute
+	idFile       = "storage-id"
+
+	// defragmentAtStartMegabytes is the free space in the database file from
+	// which it is rewritten before the server starts.
+	defragmentAtStartMegabytes = 128
+)
+
+// Options say how the embedded etcd runs.
+type Options struct {
+	// DataDir is the directory of the data; it is created when missing.
+	DataDir string
+	// QuotaBytes is the size of the database at which writes are refused.
+	QuotaBytes int64
+}
+
+// Server is a running etcd.
+type Server struct {
+	etcd      *embed.Etcd
+	client    *clientv3.Client
+	socketDir string
+	endpoint  string
+	storageID string
+}
+
+// Start runs etcd and waits until it serves. It fails, naming the reason, when
+// the data cannot be opened: another process may be using it.
+func Start(ctx context.Context, options Options) (*Server, error) {
+	if err := os.MkdirAll(options.DataDir, 0o700); err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	storageID, err := readStorageID(filepath.Join(options.DataDir, idFile))
+	if err != nil {
+		return nil, fmt.Errorf("identity of the data: %w", err)
+	}
+	// The path of a unix socket has little more than 100 bytes, which a data
+	// directory may exceed.
+	socketDir, err := os.MkdirTemp("", "hub-etcd-")
+	if err != nil {
+		return nil, fmt.Errorf("directory for the sockets: %w", err)
+	}
+	s := &Server{socketDir: socketDir, storageID: storageID, endpoint: "unix://" + filepath.Join(socketDir, "client")}
+
+	s.etcd, err = embed.StartEtcd(s.config(options))
+	if err != nil {
+		s.Stop()
+		return nil, fmt.Errorf("opening %s: %w", options.DataDir, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	select {
+	case <-s.etcd.Server.ReadyNotify():
+	case err := <-s.etcd.Err():
+		s.Stop()
+		return nil, fmt.Errorf("starting: %w", err)
+	case <-ctx.Done():
+		s.Stop()
+		return nil, fmt.Errorf("not ready within %s: %w", startTimeout, context.Cause(ctx))
+	}
+	s.client, err = clientv3.New(clientv3.Config{Endpoints: []string{s.endpoint}, DialTimeout: startTimeout})
+	if err != nil {
+		s.Stop()
+		return nil, fmt.Errorf("connecting: %w", err)
+	}
+	return s, nil
+}
+
+func (s *Server) config(options Options) *embed.Config {
+	peer := url.URL{Scheme: "unix", Path: filepath.Join(s.socketDir, "peer")}
+	client := url.URL{Scheme: "unix", Path: filepath.Join(s.socketDir, "client")}
+
+	config := embed.NewConfig()
+	config.Name = memberName
+	config.Dir = options.DataDir
+	config.ListenPeerUrls, config.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
+	config.ListenClientUrls, config.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}
+	config.InitialCluster = config.InitialClusterFromName(memberName)
+	config.QuotaBackendBytes = options.QuotaBytes
+	config.BootstrapDefragThresholdMegabytes = defragmentAtStartMegabytes
+	config.StrictReconfigCheck = false
+	config.Logger = "zap"
+	config.LogLevel = "warn"
+	config.LogOutputs = []string{"stderr"}
+	return config
+}
+
+// Endpoint is the URL that clients in this process connect to.
+func (s *Server) Endpoint() string { return s.endpoint }
+
+// StorageID names the data: it stays the same for as long as the data directory lives.
+func (s *Server) StorageID() string { return s.storageID }
+
+// Stop closes etcd once what is under way is on disk. It is safe to call more than once.
+func (s *Server) Stop() {
+	if s.client != nil {
+		if err := s.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
+			klog.Background().Error(err, "closing the client of the embedded etcd")
+		}
+		s.client = nil
+	}
+	if s.etcd != nil {
+		s.etcd.Close()
+		s.etcd = nil
+	}
+	if err := os.RemoveAll(s.socketDir); err != nil {
+		klog.Background().Error(err, "removing the sockets of the embedded etcd")
+	}
+}
+
+func readStorageID(path string) (string, error) {
+	id, err := os.ReadFile(path)
+	if err == nil && len(id) > 0 {
+		return string(id), nil
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", err
+	}
+	fresh := uuid.NewString()
+	return fresh, os.WriteFile(path, []byte(fresh), 0o600)
+}

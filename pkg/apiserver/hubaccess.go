@@ -1,0 +1,121 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+)
+
+const (
+	accessCheckPeriod  = 10 * time.Second
+	accessCheckTimeout = 8 * time.Second
+)
+
+// hubAccess checks that the hub lets the server do what it needs to do. Without
+// this check, a missing permission shows only as an informer that never syncs
+// and as writes that are refused with "not yet ready to handle request".
+type hubAccess struct {
+	hub      kubernetes.Interface
+	required []authorizationv1.ResourceAttributes
+
+	mu      sync.Mutex
+	checked bool
+	missing []string
+	err     error
+}
+
+func newHubAccess(hub kubernetes.Interface, namespace string) *hubAccess {
+	a := &hubAccess{hub: hub}
+	add := func(namespace, group, resource string, verbs ...string) {
+		for _, verb := range verbs {
+			a.required = append(a.required, authorizationv1.ResourceAttributes{
+				Namespace: namespace, Group: group, Resource: resource, Verb: verb,
+			})
+		}
+	}
+	add("", "authentication.k8s.io", "tokenreviews", "create")
+	add("", "authorization.k8s.io", "subjectaccessreviews", "create")
+	add("kube-system", "", "configmaps", "get", "list", "watch")
+	add("", "", "namespaces", "get", "list", "watch")
+	add("", "flowcontrol.apiserver.k8s.io", "flowschemas", "list", "watch")
+	add("", "flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations", "list", "watch")
+	for _, resource := range []string{
+		"validatingadmissionpolicies", "validatingadmissionpolicybindings",
+		"mutatingwebhookconfigurations", "validatingwebhookconfigurations",
+	} {
+		add("", "admissionregistration.k8s.io", resource, "list", "watch")
+	}
+	add(namespace, "coordination.k8s.io", "leases", "get", "create", "update")
+	return a
+}
+
+// run checks until everything needed is allowed, and then now and again, for
+// permissions can be taken away.
+func (a *hubAccess) run(ctx context.Context) {
+	wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, accessCheckTimeout)
+		defer cancel()
+		missing, err := a.review(ctx)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if strings.Join(missing, ";") != strings.Join(a.missing, ";") && len(missing) > 0 {
+			klog.FromContext(ctx).Error(nil, "The hub does not let this server do all it needs to do", "missing", strings.Join(missing, "; "))
+		}
+		// A hub that does not answer takes nothing away from what it said before.
+		a.err = err
+		if err == nil {
+			a.checked, a.missing = true, missing
+		}
+	}, accessCheckPeriod, 0.2, true)
+}
+
+func (a *hubAccess) review(ctx context.Context) ([]string, error) {
+	var missing []string
+	for _, attributes := range a.required {
+		review, err := a.hub.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("asking the hub: %w", err)
+		}
+		if !review.Status.Allowed {
+			missing = append(missing, describe(attributes))
+		}
+	}
+	return missing, nil
+}
+
+func describe(a authorizationv1.ResourceAttributes) string {
+	resource := a.Resource
+	if a.Group != "" {
+		resource += "." + a.Group
+	}
+	if a.Namespace != "" {
+		return fmt.Sprintf("%s %s in namespace %s", a.Verb, resource, a.Namespace)
+	}
+	return fmt.Sprintf("%s %s", a.Verb, resource)
+}
+
+// check is the readiness check.
+func (a *hubAccess) check(*http.Request) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case len(a.missing) > 0:
+		return fmt.Errorf("the hub does not allow this server to: %s", strings.Join(a.missing, "; "))
+	case !a.checked && a.err != nil:
+		return a.err
+	case !a.checked:
+		return fmt.Errorf("not checked yet")
+	}
+	return nil
+}

@@ -1,0 +1,239 @@
+// Package options holds the flags of the API server.
+package options
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	mutatingadmissionpolicy "k8s.io/apiserver/pkg/admission/plugin/policy/mutating"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/apiserver/pkg/util/compatibility"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	cliflag "k8s.io/component-base/cli/flag"
+	componentbaseconfig "k8s.io/component-base/config"
+	configoptions "k8s.io/component-base/config/options"
+	"k8s.io/component-base/logs"
+	logsapi "k8s.io/component-base/logs/api/v1"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
+	"open-cluster-management.io/hub-apiserver/pkg/apiserver"
+	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
+)
+
+const (
+	etcdPathPrefix = "/registry/open-cluster-management.io"
+
+	// Firewalls between managed control planes and nodes let this port pass, as the kubelet's.
+	defaultSecurePort = 10250
+
+	defaultNamespace   = "open-cluster-management-hub"
+	defaultLeaseName   = "hub-apiserver-controllers"
+	defaultDataDir     = "/var/lib/hub-apiserver"
+	defaultQuotaBytes  = 8 << 30
+	defaultLimitBytes  = 500 << 10
+	minimumLimitBytes  = 1 << 10
+	minimumQuotaBytes  = 16 << 20
+	maximumObjectBytes = 1<<20 + 1<<19 // etcd's own limit for a request
+)
+
+// Options are the flags of the API server.
+type Options struct {
+	ServerRun      *genericoptions.ServerRunOptions
+	Recommended    *genericoptions.RecommendedOptions
+	APIEnablement  *genericoptions.APIEnablementOptions
+	LeaderElection componentbaseconfig.LeaderElectionConfiguration
+	EmbeddedEtcd   etcd.Options
+	Logs           *logs.Options
+
+	// Namespace of the hub that holds the server's leases.
+	Namespace string
+	// ManifestLimitBytes bounds the manifests of one ManifestWork.
+	ManifestLimitBytes int64
+}
+
+// New returns the defaults.
+func New() *Options {
+	o := &Options{
+		ServerRun:     genericoptions.NewServerRunOptions(),
+		Recommended:   genericoptions.NewRecommendedOptions(etcdPathPrefix, scheme.Codecs.LegacyCodec(apiserver.StorageVersions()...)),
+		APIEnablement: genericoptions.NewAPIEnablementOptions(),
+		EmbeddedEtcd:  etcd.Options{DataDir: defaultDataDir, QuotaBytes: defaultQuotaBytes},
+		Logs:          logs.NewOptions(),
+
+		Namespace:          defaultNamespace,
+		ManifestLimitBytes: defaultLimitBytes,
+	}
+	if namespace := os.Getenv("POD_NAMESPACE"); namespace != "" {
+		o.Namespace = namespace
+	}
+	o.Recommended.SecureServing.BindPort = defaultSecurePort
+	o.Recommended.Etcd.StorageConfig.EncodeVersioner = apiserver.StorageVersioner()
+	// Hubs before 1.36 do not serve these policies in v1; their informer would
+	// never sync and every write would be refused.
+	o.Recommended.Admission.DefaultOffPlugins.Insert(mutatingadmissionpolicy.PluginName)
+
+	o.LeaderElection = componentbaseconfig.LeaderElectionConfiguration{
+		LeaderElect:       true,
+		LeaseDuration:     metav1.Duration{Duration: 15 * time.Second},
+		RenewDeadline:     metav1.Duration{Duration: 10 * time.Second},
+		RetryPeriod:       metav1.Duration{Duration: 2 * time.Second},
+		ResourceLock:      resourcelock.LeasesResourceLock,
+		ResourceName:      defaultLeaseName,
+		ResourceNamespace: o.Namespace,
+	}
+	return o
+}
+
+// Flags returns the flags by topic.
+func (o *Options) Flags() cliflag.NamedFlagSets {
+	var sets cliflag.NamedFlagSets
+	o.Recommended.SecureServing.AddFlags(sets.FlagSet("secure serving"))
+	o.Recommended.Authentication.AddFlags(sets.FlagSet("authentication"))
+	o.Recommended.Authorization.AddFlags(sets.FlagSet("authorization"))
+	o.Recommended.Audit.AddFlags(sets.FlagSet("auditing"))
+	o.Recommended.Features.AddFlags(sets.FlagSet("features"))
+	o.Recommended.CoreAPI.AddFlags(sets.FlagSet("hub"))
+	o.Recommended.Admission.AddFlags(sets.FlagSet("admission"))
+	o.Recommended.EgressSelector.AddFlags(sets.FlagSet("egress"))
+	o.Recommended.Traces.AddFlags(sets.FlagSet("traces"))
+	o.Recommended.Etcd.AddFlags(sets.FlagSet("etcd"))
+	o.APIEnablement.AddFlags(sets.FlagSet("API enablement"))
+	o.ServerRun.AddUniversalFlags(sets.FlagSet("generic"))
+	logsapi.AddFlags(o.Logs, sets.FlagSet("logs"))
+	configoptions.BindLeaderElectionFlags(&o.LeaderElection, sets.FlagSet("leader election"))
+	o.addEmbeddedEtcdFlags(sets.FlagSet("embedded etcd"))
+	o.addWorkFlags(sets.FlagSet("works"))
+	return sets
+}
+
+func (o *Options) addEmbeddedEtcdFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.EmbeddedEtcd.DataDir, "data-dir", o.EmbeddedEtcd.DataDir,
+		"Directory for the data of the etcd that the server runs itself when --etcd-servers is not given. One server only may use it.")
+	fs.Int64Var(&o.EmbeddedEtcd.QuotaBytes, "data-quota-bytes", o.EmbeddedEtcd.QuotaBytes,
+		"Size of the database in --data-dir, in bytes, at which writes are refused.")
+}
+
+func (o *Options) addWorkFlags(fs *pflag.FlagSet) {
+	fs.Int64Var(&o.ManifestLimitBytes, "manifest-limit-bytes", o.ManifestLimitBytes,
+		"Bytes that the manifests of one ManifestWork may have in all. Objects of more than 1.5 MiB need an etcd with a larger --max-request-bytes.")
+	fs.StringVar(&o.Namespace, "namespace", o.Namespace,
+		"Namespace of the hub in which the server keeps its leases. Defaults to the environment variable POD_NAMESPACE.")
+}
+
+// Embedded tells whether the server runs its own etcd.
+func (o *Options) Embedded() bool {
+	return len(o.Recommended.Etcd.StorageConfig.Transport.ServerList) == 0
+}
+
+// Complete derives the options that follow from others.
+func (o *Options) Complete() (Completed, error) {
+	if err := o.ServerRun.Complete(); err != nil {
+		return Completed{}, err
+	}
+	o.LeaderElection.ResourceNamespace = o.Namespace
+	return Completed{&completed{o}}, nil
+}
+
+// Completed are options that Complete has returned; there is no other way to get them.
+type Completed struct {
+	*completed
+}
+
+type completed struct {
+	*Options
+}
+
+// Validate returns all that is wrong with the options.
+func (c Completed) Validate() error {
+	var errs []error
+	errs = append(errs, c.ServerRun.Validate()...)
+	errs = append(errs, c.Recommended.SecureServing.Validate()...)
+	errs = append(errs, c.Recommended.Authentication.Validate()...)
+	errs = append(errs, c.Recommended.Authorization.Validate()...)
+	errs = append(errs, c.Recommended.Audit.Validate()...)
+	errs = append(errs, c.Recommended.Features.Validate()...)
+	errs = append(errs, c.Recommended.CoreAPI.Validate()...)
+	errs = append(errs, c.Recommended.Admission.Validate()...)
+	errs = append(errs, c.Recommended.EgressSelector.Validate()...)
+	errs = append(errs, c.Recommended.Traces.Validate()...)
+	errs = append(errs, c.APIEnablement.Validate(scheme.Scheme)...)
+	errs = append(errs, c.ServerRun.ComponentGlobalsRegistry.Validate()...)
+	if c.Embedded() {
+		if c.EmbeddedEtcd.DataDir == "" {
+			errs = append(errs, fmt.Errorf("--data-dir must be given when --etcd-servers is not"))
+		}
+		if c.EmbeddedEtcd.QuotaBytes < minimumQuotaBytes {
+			errs = append(errs, fmt.Errorf("--data-quota-bytes must be at least %d, not %d", minimumQuotaBytes, c.EmbeddedEtcd.QuotaBytes))
+		}
+	} else {
+		errs = append(errs, c.Recommended.Etcd.Validate()...)
+	}
+	if c.Namespace == "" {
+		errs = append(errs, fmt.Errorf("--namespace must not be empty"))
+	}
+	if c.ManifestLimitBytes < minimumLimitBytes || c.Embedded() && c.ManifestLimitBytes > maximumObjectBytes {
+		errs = append(errs, fmt.Errorf("--manifest-limit-bytes must be between %d and %d, not %d", minimumLimitBytes, maximumObjectBytes, c.ManifestLimitBytes))
+	}
+	if err := logsapi.ValidateAndApply(c.Logs, compatibility.DefaultComponentGlobalsRegistry.FeatureGateFor(c.ServerRun.ComponentName)); err != nil {
+		errs = append(errs, err)
+	}
+	return utilerrors.NewAggregate(errs)
+}
+
+// Config builds the configuration of a server. embedded is the running etcd of
+// an Embedded server and nil otherwise.
+func (c Completed) Config(embedded *etcd.Server) (*apiserver.Config, error) {
+	identity, err := c.identity(embedded)
+	if err != nil {
+		return nil, err
+	}
+	if embedded != nil {
+		c.Recommended.Etcd.StorageConfig.Transport.ServerList = []string{embedded.Endpoint()}
+	}
+	// Without a certificate the server makes one, for its first start before anyone has given it one.
+	if err := c.Recommended.SecureServing.MaybeDefaultWithSelfSignedCerts("localhost", nil, nil); err != nil {
+		return nil, fmt.Errorf("making a serving certificate: %w", err)
+	}
+
+	generic := genericapiserver.NewRecommendedConfig(scheme.Codecs)
+	apiserver.DescribeAPI(generic)
+	if err := c.ServerRun.ApplyTo(&generic.Config); err != nil {
+		return nil, err
+	}
+	if err := c.APIEnablement.ApplyTo(&generic.Config, apiserver.DefaultResourceConfig(), scheme.Scheme); err != nil {
+		return nil, err
+	}
+	if err := c.Recommended.ApplyTo(generic); err != nil {
+		return nil, err
+	}
+	return &apiserver.Config{
+		Generic: generic,
+		Extra: apiserver.ExtraConfig{
+			Identity:           identity,
+			Namespace:          c.Namespace,
+			ManifestLimitBytes: c.ManifestLimitBytes,
+			LeaderElection:     c.LeaderElection,
+			Embedded:           embedded,
+		},
+	}, nil
+}
+
+// identity names this server among its replicas. A server with storage of its
+// own is the only one on that storage, so its identity outlives restarts and
+// it need not wait for a lease that it itself held.
+func (c Completed) identity(embedded *etcd.Server) (string, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("host name: %w", err)
+	}
+	if embedded != nil {
+		return host + "_" + embedded.StorageID(), nil
+	}
+	return host + "_" + uuid.NewString(), nil
+}

@@ -1,0 +1,108 @@
+package apiserver
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	serverstorage "k8s.io/apiserver/pkg/server/storage"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/cluster/managedcluster"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/clusterpermission"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/work/manifestwork"
+)
+
+// Dependencies are what resources need beside their storage.
+type Dependencies struct {
+	// Delivery carries ClusterPermissions to managed clusters.
+	Delivery clusterpermission.Delivery
+	// ManifestLimitBytes bounds the manifests of one ManifestWork.
+	ManifestLimitBytes int64
+}
+
+// Resources is the one table of everything served.
+func Resources(d Dependencies) []definition.Resource {
+	return []definition.Resource{
+		managedcluster.Definition(),
+		manifestwork.Definition(d.ManifestLimitBytes),
+		clusterpermission.Definition(d.Delivery),
+	}
+}
+
+// StorageVersions are the group versions that objects are stored in.
+func StorageVersions() []schema.GroupVersion {
+	var out []schema.GroupVersion
+	for _, resource := range Resources(Dependencies{}) {
+		if version := resource.Versions[0]; !slices.Contains(out, version) {
+			out = append(out, version)
+		}
+	}
+	return out
+}
+
+// StorageVersioner picks the group version that an object is stored in.
+func StorageVersioner() runtime.GroupVersioner {
+	return schema.GroupVersions(StorageVersions())
+}
+
+// DefaultResourceConfig enables everything in the table; --runtime-config changes it.
+func DefaultResourceConfig() *serverstorage.ResourceConfig {
+	config := serverstorage.NewResourceConfig()
+	for _, resource := range Resources(Dependencies{}) {
+		config.EnableVersions(resource.Versions...)
+	}
+	return config
+}
+
+// apiGroups builds what serves the enabled part of the table, a group at a time.
+func apiGroups(resources []definition.Resource, enabled *serverstorage.ResourceConfig, getter generic.RESTOptionsGetter) ([]*genericapiserver.APIGroupInfo, error) {
+	storages := map[schema.GroupVersion]map[string]rest.Storage{}
+	for _, resource := range resources {
+		versions := slices.DeleteFunc(slices.Clone(resource.Versions), func(version schema.GroupVersion) bool {
+			return !enabled.ResourceEnabled(version.WithResource(resource.Name))
+		})
+		if len(versions) == 0 {
+			continue
+		}
+		storage, err := resource.Storage(scheme.Scheme, getter)
+		if err != nil {
+			return nil, err
+		}
+		for _, version := range versions {
+			if storages[version] == nil {
+				storages[version] = map[string]rest.Storage{}
+			}
+			for path, served := range storage {
+				if storages[version][path] != nil {
+					return nil, fmt.Errorf("%s of %s is in the table twice", path, version)
+				}
+				storages[version][path] = served
+			}
+		}
+	}
+
+	var groups []*genericapiserver.APIGroupInfo
+	for _, version := range scheme.Scheme.PrioritizedVersionsAllGroups() {
+		storage, served := storages[version]
+		if !served {
+			continue
+		}
+		i := slices.IndexFunc(groups, func(g *genericapiserver.APIGroupInfo) bool {
+			return g.PrioritizedVersions[0].Group == version.Group
+		})
+		if i < 0 {
+			info := genericapiserver.NewDefaultAPIGroupInfo(version.Group, scheme.Scheme, scheme.ParameterCodec, scheme.Codecs)
+			info.PrioritizedVersions = nil
+			groups, i = append(groups, &info), len(groups)
+		}
+		groups[i].PrioritizedVersions = append(groups[i].PrioritizedVersions, version)
+		groups[i].VersionedResourcesStorageMap[version.Version] = storage
+	}
+	return groups, nil
+}

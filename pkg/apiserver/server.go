@@ -1,0 +1,144 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/hub-apiserver/pkg/worksync"
+)
+
+const campaignPause = time.Second
+
+// Server is the API server, ready to run.
+type Server struct {
+	generic    *genericapiserver.GenericAPIServer
+	hub        kubernetes.Interface
+	extra      *ExtraConfig
+	informers  informerFactories
+	controller *worksync.Controller
+
+	// running counts the goroutines of the server's own; Run waits for them.
+	running sync.WaitGroup
+	// term is held while the controllers run.
+	term sync.Mutex
+}
+
+func (s *Server) addHooks() error {
+	access := newHubAccess(s.hub, s.extra.Namespace)
+	if err := s.generic.AddReadyzChecks(healthz.NamedCheck("hub-permissions", access.check)); err != nil {
+		return err
+	}
+	hooks := map[string]func(context.Context){
+		"hub-permissions": access.run,
+		"own-informers":   s.runInformers,
+		"hub-controllers": s.campaign,
+	}
+	if s.extra.Embedded != nil {
+		hooks["embedded-etcd-maintenance"] = s.extra.Embedded.Maintain
+	}
+	for name, run := range hooks {
+		err := s.generic.AddPostStartHook(name, func(hook genericapiserver.PostStartHookContext) error {
+			s.running.Go(func() { run(hook) })
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Run serves until ctx ends, then lets what is under way finish. It returns once
+// everything it started has stopped.
+func (s *Server) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer s.running.Wait()
+
+	if s.extra.Embedded != nil {
+		claim := newStorageClaim(s.hub, s.extra.Namespace, s.extra.Embedded.StorageID())
+		if err := claim.take(ctx); err != nil {
+			return err
+		}
+		s.running.Go(func() {
+			if err := claim.keep(ctx); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	if err := s.generic.PrepareRun().RunWithContext(ctx); err != nil {
+		return err
+	}
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+func (s *Server) runInformers(ctx context.Context) {
+	for _, factory := range []interface {
+		Start(<-chan struct{})
+		Shutdown()
+	}{s.informers.own, s.informers.works, s.informers.clusters} {
+		factory.Start(ctx.Done())
+		defer factory.Shutdown()
+	}
+	<-ctx.Done()
+}
+
+// campaign runs the controllers whenever this replica leads, until ctx ends.
+func (s *Server) campaign(ctx context.Context) {
+	if !s.extra.LeaderElection.LeaderElect {
+		s.controller.Run(ctx)
+		return
+	}
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		if err := s.lead(ctx); err != nil {
+			klog.FromContext(ctx).Error(err, "leader election")
+		}
+	}, campaignPause)
+}
+
+func (s *Server) lead(ctx context.Context) error {
+	config := s.extra.LeaderElection
+	lock, err := resourcelock.New(config.ResourceLock, config.ResourceNamespace, config.ResourceName,
+		s.hub.CoreV1(), s.hub.CoordinationV1(), resourcelock.ResourceLockConfig{Identity: s.extra.Identity})
+	if err != nil {
+		return fmt.Errorf("lock: %w", err)
+	}
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock:            lock,
+		LeaseDuration:   config.LeaseDuration.Duration,
+		RenewDeadline:   config.RenewDeadline.Duration,
+		RetryPeriod:     config.RetryPeriod.Duration,
+		ReleaseOnCancel: true,
+		Name:            config.ResourceName,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(ctx context.Context) {
+				s.term.Lock()
+				defer s.term.Unlock()
+				s.controller.Run(ctx)
+			},
+			OnStoppedLeading: func() {},
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("elector: %w", err)
+	}
+	elector.Run(ctx)
+	// The elector does not wait for what it started, and Run must.
+	s.term.Lock()
+	defer s.term.Unlock()
+	return nil
+}

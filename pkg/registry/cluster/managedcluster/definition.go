@@ -1,0 +1,76 @@
+// Package managedcluster defines how ManagedClusters are served.
+package managedcluster
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster"
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster/validation"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
+)
+
+// Definition is the row of ManagedClusters.
+func Definition() definition.Resource {
+	return definition.Resource{
+		Name: "managedclusters", Singular: "managedcluster", Kind: "ManagedCluster",
+		ShortNames: []string{"mcl", "mcls"}, Categories: []string{"ocm"},
+		ClusterScoped: true,
+		Versions:      []schema.GroupVersion{clusterv1.SchemeGroupVersion},
+		New:           func() runtime.Object { return &cluster.ManagedCluster{} },
+		NewList:       func() runtime.Object { return &cluster.ManagedClusterList{} },
+		Strategy: &definition.Strategy[*cluster.ManagedCluster]{
+			Spec:             func(c *cluster.ManagedCluster) any { return &c.Spec },
+			Status:           func(c *cluster.ManagedCluster) any { return &c.Status },
+			PrepareForCreate: func(_ context.Context, c *cluster.ManagedCluster) { stampTaints(c, nil) },
+			PrepareForUpdate: func(_ context.Context, c, old *cluster.ManagedCluster) {
+				stampTaints(c, old.Spec.Taints)
+			},
+			Validate:             validation.ValidateManagedCluster,
+			ValidateUpdate:       validation.ValidateManagedClusterUpdate,
+			ValidateStatusUpdate: validation.ValidateManagedClusterStatusUpdate,
+			SelectableFields: map[string]func(*cluster.ManagedCluster) string{
+				"spec.hubAcceptsClient": func(c *cluster.ManagedCluster) string { return strconv.FormatBool(c.Spec.HubAcceptsClient) },
+			},
+		},
+		Columns: definition.Columns[*cluster.ManagedCluster]{
+			{Name: "Hub Accepted", Description: "Whether the hub accepts the cluster.", Value: func(c *cluster.ManagedCluster) any {
+				return strconv.FormatBool(c.Spec.HubAcceptsClient)
+			}},
+			{Name: "Managed Cluster URLs", Description: "URLs of the API server of the cluster.", Value: urls},
+			definition.ConditionColumn("Joined", "Whether the agent of the cluster has joined the hub.", clusterv1.ManagedClusterConditionJoined, conditions),
+			definition.ConditionColumn("Available", "Whether the API server of the cluster answers its agent.", clusterv1.ManagedClusterConditionAvailable, conditions),
+		},
+	}
+}
+
+// stampTaints sets when each taint was added. The time belongs to the server: a
+// value in the request is ignored, so that YAML read from a hub can be applied again.
+func stampTaints(c *cluster.ManagedCluster, old []cluster.Taint) {
+	now := metav1.Now().Rfc3339Copy()
+	for i := range c.Spec.Taints {
+		taint := &c.Spec.Taints[i]
+		taint.TimeAdded = now
+		for _, before := range old {
+			if before.Key == taint.Key && before.Value == taint.Value && before.Effect == taint.Effect {
+				taint.TimeAdded = before.TimeAdded
+			}
+		}
+	}
+}
+
+func urls(c *cluster.ManagedCluster) any {
+	out := make([]string, 0, len(c.Spec.ManagedClusterClientConfigs))
+	for _, config := range c.Spec.ManagedClusterClientConfigs {
+		out = append(out, config.URL)
+	}
+	return strings.Join(out, ",")
+}
+
+func conditions(c *cluster.ManagedCluster) []metav1.Condition { return c.Status.Conditions }

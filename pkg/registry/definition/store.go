@@ -1,0 +1,127 @@
+package definition
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/generic"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+)
+
+// REST serves a stored resource.
+type REST struct {
+	*genericregistry.Store
+	shortNames, categories []string
+}
+
+var (
+	_ rest.StandardStorage    = &REST{}
+	_ rest.ShortNamesProvider = &REST{}
+	_ rest.CategoriesProvider = &REST{}
+)
+
+// ShortNames implements rest.ShortNamesProvider.
+func (r *REST) ShortNames() []string { return r.shortNames }
+
+// Categories implements rest.CategoriesProvider.
+func (r *REST) Categories() []string { return r.categories }
+
+// statusREST serves the status subresource of a stored resource.
+type statusREST struct {
+	store *genericregistry.Store
+}
+
+var (
+	_ rest.Getter         = &statusREST{}
+	_ rest.Patcher        = &statusREST{}
+	_ rest.TableConvertor = &statusREST{}
+)
+
+// New implements rest.Storage.
+func (s *statusREST) New() runtime.Object { return s.store.New() }
+
+// Destroy implements rest.Storage. The main storage owns what there is to destroy.
+func (s *statusREST) Destroy() {}
+
+// Get implements rest.Getter.
+func (s *statusREST) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	return s.store.Get(ctx, name, options)
+}
+
+// Update implements rest.Updater. A status can be written only of an object that exists.
+func (s *statusREST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc, updateValidation rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	return s.store.Update(ctx, name, objInfo, createValidation, updateValidation, false, options)
+}
+
+// GetResetFields implements rest.ResetFieldsStrategy.
+func (s *statusREST) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return s.store.GetResetFields()
+}
+
+// ConvertToTable implements rest.TableConvertor.
+func (s *statusREST) ConvertToTable(ctx context.Context, object runtime.Object, tableOptions runtime.Object) (*metav1.Table, error) {
+	return s.store.ConvertToTable(ctx, object, tableOptions)
+}
+
+// Storage builds what serves the resource, by its path in the URL: the name of
+// the resource, name/status and name/subresource. All versions share it.
+func (r *Resource) Storage(scheme *runtime.Scheme, getter generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
+	if err := r.registerSelectableFields(scheme); err != nil {
+		return nil, err
+	}
+	bound := r.Strategy.bind(r, scheme)
+	store := &genericregistry.Store{
+		NewFunc:                   r.New,
+		NewListFunc:               r.NewList,
+		DefaultQualifiedResource:  r.GroupResource(),
+		SingularQualifiedResource: r.Versions[0].WithResource(r.Singular).GroupResource(),
+		CreateStrategy:            bound.main,
+		UpdateStrategy:            bound.main,
+		DeleteStrategy:            bound.main,
+		ResetFieldsStrategy:       bound.main,
+		TableConvertor:            tableConvertor{columns: r.Columns},
+	}
+	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: getter, AttrFunc: bound.attributes}); err != nil {
+		return nil, fmt.Errorf("store of %s: %w", r.GroupResource(), err)
+	}
+
+	main := &REST{Store: store, shortNames: r.ShortNames, categories: r.Categories}
+	out := map[string]rest.Storage{r.Name: main}
+	if r.Wrap != nil {
+		out[r.Name] = r.Wrap(main)
+	}
+	if r.HasStatus() {
+		statusStore := *store
+		statusStore.UpdateStrategy = bound.status
+		statusStore.ResetFieldsStrategy = bound.status
+		out[r.Name+"/status"] = &statusREST{store: &statusStore}
+	}
+	for name, subresource := range r.Subresources {
+		out[r.Name+"/"+name] = subresource(main)
+	}
+	return out, nil
+}
+
+func (r *Resource) registerSelectableFields(scheme *runtime.Scheme) error {
+	selectable := append([]string{"metadata.name"}, r.Strategy.selectableFields()...)
+	if !r.ClusterScoped {
+		selectable = append(selectable, "metadata.namespace")
+	}
+	for _, version := range r.Versions {
+		err := scheme.AddFieldLabelConversionFunc(version.WithKind(r.Kind), func(label, value string) (string, string, error) {
+			if !slices.Contains(selectable, label) {
+				return "", "", fmt.Errorf("%q is not a field that %s can be selected by", label, r.Name)
+			}
+			return label, value, nil
+		})
+		if err != nil {
+			return fmt.Errorf("selectable fields of %s: %w", r.GroupResource(), err)
+		}
+	}
+	return nil
+}

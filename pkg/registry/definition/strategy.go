@@ -1,0 +1,245 @@
+package definition
+
+import (
+	"context"
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage/names"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+)
+
+// Strategy is the behaviour of a resource whose internal type is T. Only Spec and
+// Validate are required.
+//
+// What every resource has in common is not here, since it is the same for all:
+// status is reset by writes of the object and everything but status by writes of
+// the status subresource; metadata.generation counts the changes of the spec; an
+// update needs no resourceVersion but honours a given one; PUT does not create.
+type Strategy[T runtime.Object] struct {
+	// Spec returns a pointer to the spec of an object.
+	Spec func(T) any
+	// Status returns a pointer to the status of an object; nil for a resource without status.
+	Status func(T) any
+
+	// PrepareForCreate and PrepareForUpdate normalize an object before it is validated.
+	PrepareForCreate func(ctx context.Context, obj T)
+	PrepareForUpdate func(ctx context.Context, obj, old T)
+
+	// Validate judges a new object, ValidateUpdate a changed one and
+	// ValidateStatusUpdate a changed status. Without ValidateUpdate, Validate judges changed objects too.
+	Validate             func(obj T) field.ErrorList
+	ValidateUpdate       func(obj, old T) field.ErrorList
+	ValidateStatusUpdate func(obj, old T) field.ErrorList
+
+	// Warnings tells what of a valid object is likely not what was meant.
+	Warnings func(obj T) []string
+
+	// SelectableFields are the fields that field selectors may name beside metadata.name and metadata.namespace.
+	SelectableFields map[string]func(T) string
+}
+
+// Behaviour is a Strategy of any type.
+type Behaviour interface {
+	hasStatus() bool
+	selectableFields() []string
+	bind(r *Resource, scheme *runtime.Scheme) strategies
+}
+
+// strategies are what the generic registry wants of one resource.
+type strategies struct {
+	main interface {
+		rest.RESTCreateStrategy
+		rest.RESTUpdateStrategy
+		rest.RESTDeleteStrategy
+		rest.ResetFieldsStrategy
+	}
+	status interface {
+		rest.RESTUpdateStrategy
+		rest.ResetFieldsStrategy
+	}
+	attributes func(runtime.Object) (labels.Set, fields.Set, error)
+}
+
+func (s *Strategy[T]) hasStatus() bool { return s.Status != nil }
+
+func (s *Strategy[T]) selectableFields() []string {
+	out := make([]string, 0, len(s.SelectableFields))
+	for name := range s.SelectableFields {
+		out = append(out, name)
+	}
+	return out
+}
+
+func (s *Strategy[T]) bind(r *Resource, scheme *runtime.Scheme) strategies {
+	main := &mainStrategy[T]{ObjectTyper: scheme, NameGenerator: names.SimpleNameGenerator, resource: r, s: s}
+	return strategies{main: main, status: &statusStrategy[T]{mainStrategy: main}, attributes: s.attributes(r)}
+}
+
+func (s *Strategy[T]) attributes(r *Resource) func(runtime.Object) (labels.Set, fields.Set, error) {
+	return func(obj runtime.Object) (labels.Set, fields.Set, error) {
+		accessor, err := meta.Accessor(obj)
+		if err != nil {
+			return nil, nil, err
+		}
+		set := fields.Set{"metadata.name": accessor.GetName()}
+		if !r.ClusterScoped {
+			set["metadata.namespace"] = accessor.GetNamespace()
+		}
+		if typed, ok := obj.(T); ok {
+			for name, value := range s.SelectableFields {
+				set[name] = value(typed)
+			}
+		}
+		return labels.Set(accessor.GetLabels()), set, nil
+	}
+}
+
+// assign makes what the pointer part of to points at equal to that of from.
+func assign[T any](part func(T) any, to, from T) {
+	reflect.ValueOf(part(to)).Elem().Set(reflect.ValueOf(part(from)).Elem())
+}
+
+type mainStrategy[T runtime.Object] struct {
+	runtime.ObjectTyper
+	names.NameGenerator
+	resource *Resource
+	s        *Strategy[T]
+}
+
+func (m *mainStrategy[T]) NamespaceScoped() bool                         { return !m.resource.ClusterScoped }
+func (m *mainStrategy[T]) AllowCreateOnUpdate(context.Context) bool      { return false }
+func (m *mainStrategy[T]) AllowUnconditionalUpdate(context.Context) bool { return true }
+func (m *mainStrategy[T]) Canonicalize(runtime.Object)                   {}
+func (m *mainStrategy[T]) DefaultGarbageCollectionPolicy(context.Context) rest.GarbageCollectionPolicy {
+	return rest.DeleteDependents
+}
+
+func (m *mainStrategy[T]) PrepareForCreate(ctx context.Context, obj runtime.Object) {
+	typed := obj.(T)
+	if m.s.Status != nil {
+		status := reflect.ValueOf(m.s.Status(typed)).Elem()
+		status.SetZero()
+	}
+	setGeneration(obj, 1)
+	if m.s.PrepareForCreate != nil {
+		m.s.PrepareForCreate(ctx, typed)
+	}
+}
+
+func (m *mainStrategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
+	typed, typedOld := obj.(T), old.(T)
+	if m.s.Status != nil {
+		assign(m.s.Status, typed, typedOld)
+	}
+	if m.s.PrepareForUpdate != nil {
+		m.s.PrepareForUpdate(ctx, typed, typedOld)
+	}
+	if !equality.Semantic.DeepEqual(m.s.Spec(typed), m.s.Spec(typedOld)) {
+		setGeneration(obj, generation(old)+1)
+	}
+}
+
+func (m *mainStrategy[T]) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
+	return m.s.Validate(obj.(T))
+}
+
+func (m *mainStrategy[T]) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
+	if m.s.ValidateUpdate == nil {
+		return m.s.Validate(obj.(T))
+	}
+	return m.s.ValidateUpdate(obj.(T), old.(T))
+}
+
+func (m *mainStrategy[T]) WarningsOnCreate(_ context.Context, obj runtime.Object) []string {
+	if m.s.Warnings == nil {
+		return nil
+	}
+	return m.s.Warnings(obj.(T))
+}
+
+func (m *mainStrategy[T]) WarningsOnUpdate(ctx context.Context, obj, old runtime.Object) []string {
+	if equality.Semantic.DeepEqual(m.s.Spec(obj.(T)), m.s.Spec(old.(T))) {
+		return nil
+	}
+	return m.WarningsOnCreate(ctx, obj)
+}
+
+// GetResetFields implements rest.ResetFieldsStrategy.
+func (m *mainStrategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	if m.s.Status == nil {
+		return nil
+	}
+	return m.resource.perVersion(fieldpath.NewSet(fieldpath.MakePathOrDie("status")))
+}
+
+type statusStrategy[T runtime.Object] struct {
+	*mainStrategy[T]
+}
+
+func (s *statusStrategy[T]) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+	assign(s.s.Spec, obj.(T), old.(T))
+	to, err := meta.Accessor(obj)
+	if err != nil {
+		return
+	}
+	from, err := meta.Accessor(old)
+	if err != nil {
+		return
+	}
+	metav1.ResetObjectMetaForStatus(to, from)
+}
+
+func (s *statusStrategy[T]) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
+	if s.s.ValidateStatusUpdate == nil {
+		return nil
+	}
+	return s.s.ValidateStatusUpdate(obj.(T), old.(T))
+}
+
+func (s *statusStrategy[T]) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
+	return nil
+}
+
+// GetResetFields implements rest.ResetFieldsStrategy.
+func (s *statusStrategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return s.resource.perVersion(fieldpath.NewSet(
+		fieldpath.MakePathOrDie("spec"),
+		fieldpath.MakePathOrDie("metadata", "deletionTimestamp"),
+		fieldpath.MakePathOrDie("metadata", "deletionGracePeriodSeconds"),
+		fieldpath.MakePathOrDie("metadata", "selfLink"),
+		fieldpath.MakePathOrDie("metadata", "labels"),
+		fieldpath.MakePathOrDie("metadata", "annotations"),
+		fieldpath.MakePathOrDie("metadata", "finalizers"),
+		fieldpath.MakePathOrDie("metadata", "ownerReferences"),
+	))
+}
+
+func (r *Resource) perVersion(set *fieldpath.Set) map[fieldpath.APIVersion]*fieldpath.Set {
+	out := make(map[fieldpath.APIVersion]*fieldpath.Set, len(r.Versions))
+	for _, version := range r.Versions {
+		out[fieldpath.APIVersion(version.String())] = set
+	}
+	return out
+}
+
+func generation(obj runtime.Object) int64 {
+	accessor, err := meta.Accessor(obj)
+	if err != nil {
+		return 0
+	}
+	return accessor.GetGeneration()
+}
+
+func setGeneration(obj runtime.Object, generation int64) {
+	if accessor, err := meta.Accessor(obj); err == nil {
+		accessor.SetGeneration(generation)
+	}
+}

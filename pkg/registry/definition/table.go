@@ -1,0 +1,98 @@
+package definition
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metatable "k8s.io/apimachinery/pkg/api/meta/table"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+var (
+	nameColumn = metav1.TableColumnDefinition{
+		Name: "Name", Type: "string", Format: "name",
+		Description: metav1.ObjectMeta{}.SwaggerDoc()["name"],
+	}
+	ageColumn = metav1.TableColumnDefinition{
+		Name: "Age", Type: "string",
+		Description: metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"],
+	}
+)
+
+func (c Columns[T]) definitions(wide bool) []metav1.TableColumnDefinition {
+	var out []metav1.TableColumnDefinition
+	for _, column := range c {
+		if column.Wide != wide {
+			continue
+		}
+		definition := metav1.TableColumnDefinition{Name: column.Name, Type: "string", Description: column.Description}
+		if column.Wide {
+			definition.Priority = 1
+		}
+		out = append(out, definition)
+	}
+	return out
+}
+
+func (c Columns[T]) cells(obj runtime.Object, wide bool) []any {
+	typed, ok := obj.(T)
+	var out []any
+	for _, column := range c {
+		if column.Wide != wide {
+			continue
+		}
+		if !ok {
+			out = append(out, "<unknown>")
+			continue
+		}
+		out = append(out, column.Value(typed))
+	}
+	return out
+}
+
+// tableConvertor implements rest.TableConvertor: NAME, the narrow columns, AGE,
+// then the wide columns, as kubectl prints Pods.
+type tableConvertor struct {
+	columns ColumnSet
+}
+
+// ConvertToTable implements rest.TableConvertor.
+func (t tableConvertor) ConvertToTable(_ context.Context, object runtime.Object, tableOptions runtime.Object) (*metav1.Table, error) {
+	table := &metav1.Table{}
+	rows, err := metatable.MetaToTableRow(object, func(obj runtime.Object, _ metav1.Object, name, age string) ([]any, error) {
+		cells := append([]any{name}, t.columns.cells(obj, false)...)
+		cells = append(cells, age)
+		return append(cells, t.columns.cells(obj, true)...), nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("converting to a table: %w", err)
+	}
+	table.Rows = rows
+
+	if list, err := meta.ListAccessor(object); err == nil {
+		table.ResourceVersion = list.GetResourceVersion()
+		table.Continue = list.GetContinue()
+		table.RemainingItemCount = list.GetRemainingItemCount()
+	} else if single, err := meta.CommonAccessor(object); err == nil {
+		table.ResourceVersion = single.GetResourceVersion()
+	}
+	if options, ok := tableOptions.(*metav1.TableOptions); !ok || !options.NoHeaders {
+		table.ColumnDefinitions = append([]metav1.TableColumnDefinition{nameColumn}, t.columns.definitions(false)...)
+		table.ColumnDefinitions = append(table.ColumnDefinitions, ageColumn)
+		table.ColumnDefinitions = append(table.ColumnDefinitions, t.columns.definitions(true)...)
+	}
+	return table, nil
+}
+
+// ConditionColumn is a column that shows the status of a condition: Unknown
+// before anyone has reported it.
+func ConditionColumn[T runtime.Object](name, description, conditionType string, conditions func(T) []metav1.Condition) Column[T] {
+	return Column[T]{Name: name, Description: description, Value: func(obj T) any {
+		if condition := meta.FindStatusCondition(conditions(obj), conditionType); condition != nil {
+			return string(condition.Status)
+		}
+		return string(metav1.ConditionUnknown)
+	}}
+}

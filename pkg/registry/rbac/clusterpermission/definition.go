@@ -1,0 +1,107 @@
+// Package clusterpermission defines how ClusterPermissions are served: what
+// cannot be delivered is refused, and what is stored is delivered within the request.
+package clusterpermission
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
+	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/validation"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
+	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
+)
+
+// Definition is the row of ClusterPermissions, which delivery carries to the managed clusters.
+func Definition(delivery Delivery) definition.Resource {
+	return definition.Resource{
+		Name: "clusterpermissions", Singular: "clusterpermission", Kind: "ClusterPermission",
+		ShortNames: []string{"cp"}, Categories: []string{"ocm"},
+		Versions: []schema.GroupVersion{rbacv1alpha1.SchemeGroupVersion},
+		New:      func() runtime.Object { return &rbac.ClusterPermission{} },
+		NewList:  func() runtime.Object { return &rbac.ClusterPermissionList{} },
+		Strategy: &definition.Strategy[*rbac.ClusterPermission]{
+			Spec:                 func(c *rbac.ClusterPermission) any { return &c.Spec },
+			Status:               func(c *rbac.ClusterPermission) any { return &c.Status },
+			Validate:             validation.ValidateClusterPermission,
+			ValidateUpdate:       validation.ValidateClusterPermissionUpdate,
+			ValidateStatusUpdate: validation.ValidateClusterPermissionStatusUpdate,
+			Warnings:             validation.WarningsForClusterPermission,
+		},
+		Columns: definition.Columns[*rbac.ClusterPermission]{
+			definition.ConditionColumn("Applied", "Whether everything delivered is applied on the managed cluster.",
+				rbacv1alpha1.ConditionAppliedRBACManifestWork, func(c *rbac.ClusterPermission) []metav1.Condition { return c.Status.Conditions }),
+			{Name: "Subjects", Description: "Who gets the permissions.", Value: subjects},
+			{Name: "Roles", Description: "Number of roles and cluster roles.", Wide: true, Value: func(c *rbac.ClusterPermission) any {
+				return strconv.Itoa(one(c.Spec.ClusterRole) + length(c.Spec.Roles) + length(c.Spec.RoleRefs))
+			}},
+			{Name: "Bindings", Description: "Number of role bindings and cluster role bindings.", Wide: true, Value: func(c *rbac.ClusterPermission) any {
+				return strconv.Itoa(one(c.Spec.ClusterRoleBinding) + length(c.Spec.ClusterRoleBindings) + length(c.Spec.RoleBindings))
+			}},
+			{Name: "Work", Description: "The ManifestWork that delivers the permissions.", Wide: true, Value: func(c *rbac.ClusterPermission) any {
+				return render.WorkName(&rbacv1alpha1.ClusterPermission{ObjectMeta: c.ObjectMeta})
+			}},
+		},
+		Wrap: func(store *definition.REST) rest.Storage { return &REST{REST: store, delivery: delivery} },
+	}
+}
+
+// shownSubjects is how many subjects the table names before it counts the rest.
+const shownSubjects = 3
+
+func subjects(c *rbac.ClusterPermission) any {
+	var shown []string
+	seen := map[string]bool{}
+	add := func(subject *rbacv1.Subject, more []rbacv1.Subject) {
+		if subject != nil {
+			more = append([]rbacv1.Subject{*subject}, more...)
+		}
+		for _, s := range more {
+			name := s.Kind + "/" + s.Name
+			if s.Kind == rbacv1.ServiceAccountKind {
+				name = s.Kind + "/" + s.Namespace + ":" + s.Name
+			}
+			if !seen[name] {
+				seen[name] = true
+				shown = append(shown, name)
+			}
+		}
+	}
+	if binding := c.Spec.ClusterRoleBinding; binding != nil {
+		add(binding.Subject, binding.Subjects)
+	}
+	for _, binding := range elements(c.Spec.ClusterRoleBindings) {
+		add(binding.Subject, binding.Subjects)
+	}
+	for _, binding := range elements(c.Spec.RoleBindings) {
+		add(binding.Subject, binding.Subjects)
+	}
+	if more := len(shown) - shownSubjects; more > 0 {
+		return fmt.Sprintf("%s + %d more", strings.Join(shown[:shownSubjects], ","), more)
+	}
+	return strings.Join(shown, ",")
+}
+
+func elements[T any](list *[]T) []T {
+	if list == nil {
+		return nil
+	}
+	return *list
+}
+
+func length[T any](list *[]T) int { return len(elements(list)) }
+
+func one[T any](p *T) int {
+	if p == nil {
+		return 0
+	}
+	return 1
+}

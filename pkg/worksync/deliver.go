@@ -1,0 +1,186 @@
+// Package worksync carries ClusterPermissions to managed clusters by way of
+// ManifestWorks: once inside the request that stores one, and again, level
+// triggered, whenever the work is not what the ClusterPermission renders to.
+//
+//	request ──► store ClusterPermission ──► Deliver ──► ManifestWork ──► agent
+//	                       │                                │    ▲
+//	                       └──► informers ──► Controller ◄──┘    │
+//	                                              └──────────────┘ repairs, reports status
+package worksync
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/util/retry"
+
+	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	clusterclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/cluster/v1"
+	rbacclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/rbac/v1alpha1"
+	workclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/work/v1"
+	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
+)
+
+// Deliverer renders ClusterPermissions and writes their ManifestWorks. It is
+// safe for concurrent use, also by several replicas: whoever writes last has
+// read the ClusterPermission after the work that it replaces.
+type Deliverer struct {
+	// Permissions reads ClusterPermissions.
+	Permissions rbacclient.ClusterPermissionsGetter
+	// Works reads and writes ManifestWorks, wherever the hub keeps them.
+	Works workclient.ManifestWorksGetter
+	// Clusters reads ManagedClusters, wherever the hub keeps them.
+	Clusters clusterclient.ManagedClustersGetter
+	// SizeLimitBytes bounds the manifests of one work.
+	SizeLimitBytes int64
+}
+
+// CheckCluster tells why nothing can be delivered to the namespace of a new
+// ClusterPermission: seed 001 wants it to be that of a managed cluster.
+func (d *Deliverer) CheckCluster(ctx context.Context, namespace string) (*field.Error, error) {
+	_, err := d.Clusters.ManagedClusters().Get(ctx, namespace, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return field.Invalid(field.NewPath("metadata", "namespace"), namespace,
+			"is not the namespace of a managed cluster: there is no ManagedCluster of that name"), nil
+	}
+	return nil, err
+}
+
+// CheckRender tells what of a ClusterPermission cannot be rendered.
+func (d *Deliverer) CheckRender(_ context.Context, permission *rbacv1alpha1.ClusterPermission) (field.ErrorList, error) {
+	_, errs := d.render(permission)
+	return errs, nil
+}
+
+// Deliver writes the ManifestWork of a stored ClusterPermission.
+func (d *Deliverer) Deliver(ctx context.Context, permission *rbacv1alpha1.ClusterPermission) error {
+	started := time.Now()
+	_, _, err := d.sync(ctx, permission, nil)
+	observeDelivery(sourceRequest, started, err)
+	return err
+}
+
+func (d *Deliverer) render(permission *rbacv1alpha1.ClusterPermission) (*render.Result, field.ErrorList) {
+	return render.Render(permission, render.Inputs{SizeLimitBytes: d.SizeLimitBytes})
+}
+
+// sync makes the ManifestWork of a ClusterPermission what it renders to, and
+// returns both. known is the work as last seen, or nil.
+func (d *Deliverer) sync(ctx context.Context, permission *rbacv1alpha1.ClusterPermission, known *workv1.ManifestWork) (*render.Result, *workv1.ManifestWork, error) {
+	result, errs := d.render(permission)
+	if len(errs) > 0 {
+		return nil, known, &unrenderableError{errs}
+	}
+	if known == nil && result.Work != nil {
+		created, err := d.Works.ManifestWorks(permission.Namespace).Create(ctx, result.Work, metav1.CreateOptions{})
+		if err == nil || !apierrors.IsAlreadyExists(err) {
+			return result, created, err
+		}
+	}
+	if known != nil && result.Work != nil && metav1.IsControlledBy(known, permission) && upToDate(known, result.Work) {
+		return result, known, nil
+	}
+
+	var work *workv1.ManifestWork
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		var err error
+		result, work, err = d.replace(ctx, permission)
+		return err
+	})
+	return result, work, err
+}
+
+// replace reads the work, then the ClusterPermission, and writes the work that
+// the latter renders to over exactly the one that was read. Two that do this at
+// once cannot leave an older rendering behind: the second to write conflicts.
+func (d *Deliverer) replace(ctx context.Context, permission *rbacv1alpha1.ClusterPermission) (*render.Result, *workv1.ManifestWork, error) {
+	works := d.Works.ManifestWorks(permission.Namespace)
+	work, err := works.Get(ctx, render.WorkName(permission), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		work = nil
+	} else if err != nil {
+		return nil, nil, err
+	}
+
+	current, err := d.Permissions.ClusterPermissions(permission.Namespace).Get(ctx, permission.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, work, err
+	}
+	if current.UID != permission.UID || current.DeletionTimestamp != nil {
+		return nil, work, fmt.Errorf("ClusterPermission %s/%s was deleted meanwhile", permission.Namespace, permission.Name)
+	}
+	result, errs := d.render(current)
+	if len(errs) > 0 {
+		return nil, work, &unrenderableError{errs}
+	}
+
+	switch {
+	case work == nil && result.Work == nil:
+		return result, nil, nil
+	case work == nil:
+		work, err = works.Create(ctx, result.Work, metav1.CreateOptions{})
+		return result, work, err
+	case !metav1.IsControlledBy(work, permission):
+		return result, nil, fmt.Errorf("ManifestWork %s/%s exists and does not belong to this ClusterPermission", work.Namespace, work.Name)
+	case result.Work == nil:
+		return result, nil, d.delete(ctx, work)
+	case work.DeletionTimestamp != nil || upToDate(work, result.Work):
+		return result, work, nil
+	}
+	update := work.DeepCopy()
+	update.Spec = result.Work.Spec
+	work, err = works.Update(ctx, update, metav1.UpdateOptions{})
+	return result, work, err
+}
+
+// delete removes exactly the work that was read.
+func (d *Deliverer) delete(ctx context.Context, work *workv1.ManifestWork) error {
+	err := d.Works.ManifestWorks(work.Namespace).Delete(ctx, work.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &work.UID},
+	})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// unrenderableError says what of a stored ClusterPermission cannot be rendered.
+type unrenderableError struct {
+	errs field.ErrorList
+}
+
+func (e *unrenderableError) Error() string { return e.errs.ToAggregate().Error() }
+
+// upToDate tells whether a stored work says what the rendered one says. Manifests
+// are compared as JSON values, since storage need not keep the order of keys.
+func upToDate(stored, rendered *workv1.ManifestWork) bool {
+	a, b := stored.Spec, rendered.Spec
+	if len(a.Workload.Manifests) != len(b.Workload.Manifests) {
+		return false
+	}
+	for i := range a.Workload.Manifests {
+		if !sameJSON(a.Workload.Manifests[i].Raw, b.Workload.Manifests[i].Raw) {
+			return false
+		}
+	}
+	a.Workload, b.Workload = workv1.ManifestsTemplate{}, workv1.ManifestsTemplate{}
+	return equality.Semantic.DeepEqual(a, b)
+}
+
+func sameJSON(a, b []byte) bool {
+	if string(a) == string(b) {
+		return true
+	}
+	var x, y any
+	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
+		return false
+	}
+	return equality.Semantic.DeepEqual(x, y)
+}

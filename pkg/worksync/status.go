@@ -1,0 +1,284 @@
+package worksync
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
+)
+
+// Condition types and reasons of a ClusterPermission. Those that today's public
+// controller sets keep its spelling.
+const (
+	conditionValidateRolesExist        = "ValidateRolesExist"
+	conditionValidateClusterRolesExist = "ValidateClusterRolesExist"
+
+	reasonValid                    = "Valid"
+	reasonNotInClusterNamespace    = "FailedValidationNotInManagedClusterNamespace"
+	reasonNoBindings               = "FailedValidationNoBindingsDefined"
+	reasonManifestWorkCreated      = "ManifestWorkCreated"
+	reasonManifestWorkNotCreated   = "ManifestWorkNotCreated"
+	reasonNothingToDeliver         = "NothingToDeliver"
+	reasonFailedBuildManifestWork  = "FailedBuildManifestWork"
+	reasonApplyNotComplete         = "ApplyRBACManifestWorkNotComplete"
+	reasonDelivered                = "EverythingDelivered"
+	reasonPartlyDelivered          = "PartlyDelivered"
+	reasonAllRolesFound            = "AllRolesFound"
+	reasonRolesNotFound            = "RolesNotFound"
+	reasonAllClusterRolesFound     = "AllClusterRolesFound"
+	reasonClusterRolesNotFound     = "ClusterRolesNotFound"
+	reasonAppliedManifestComplete  = "AppliedManifestComplete"
+	reasonFailedApplyManifest      = "FailedApplyManifest"
+	reasonFailedGetManifestApplied = "FailedGetManifestCondition"
+)
+
+// observation is what the status of a ClusterPermission is judged by.
+type observation struct {
+	// clusterExists tells whether there is a ManagedCluster named as the namespace.
+	clusterExists bool
+	// result is what the ClusterPermission renders to; nil if it cannot be rendered.
+	result *render.Result
+	// work is the stored ManifestWork; nil if there is none.
+	work *workv1.ManifestWork
+	// err is why rendering or writing failed; nil if it did not.
+	err error
+}
+
+// judge returns the status that an observation calls for. Times of transition
+// stay as they are where nothing changed.
+func judge(permission *rbacv1alpha1.ClusterPermission, seen observation) rbacv1alpha1.ClusterPermissionStatus {
+	status := *permission.Status.DeepCopy()
+	set := func(conditionType string, ok metav1.ConditionStatus, reason, message string) {
+		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+			Type: conditionType, Status: ok, Reason: reason, Message: message,
+			ObservedGeneration: permission.Generation,
+		})
+	}
+
+	switch {
+	case !seen.clusterExists:
+		set(rbacv1alpha1.ConditionValidation, metav1.ConditionFalse, reasonNotInClusterNamespace,
+			fmt.Sprintf("There is no ManagedCluster named %q, so nothing is delivered.", permission.Namespace))
+	case !hasBindings(&permission.Spec) && permission.Spec.RoleRefs == nil:
+		set(rbacv1alpha1.ConditionValidation, metav1.ConditionFalse, reasonNoBindings,
+			"There are no bindings, so nothing is granted.")
+	default:
+		set(rbacv1alpha1.ConditionValidation, metav1.ConditionTrue, reasonValid, "The ClusterPermission can be delivered.")
+	}
+
+	if seen.result == nil {
+		message := "The ClusterPermission has not been rendered."
+		if seen.err != nil {
+			message = seen.err.Error()
+		}
+		set(rbacv1alpha1.ConditionRBACManifestWorkCreated, exists(seen.work), reasonFailedBuildManifestWork, message)
+		set(rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse, reasonFailedBuildManifestWork, message)
+		return status
+	}
+
+	if undelivered := seen.result.Undelivered; len(undelivered) > 0 {
+		parts := make([]string, 0, len(undelivered))
+		for _, part := range undelivered {
+			parts = append(parts, part.Path+": "+part.Reason)
+		}
+		set(rbacv1alpha1.ConditionFullyDelivered, metav1.ConditionFalse, reasonPartlyDelivered, clip("Not delivered: "+strings.Join(parts, "; ")))
+	} else {
+		set(rbacv1alpha1.ConditionFullyDelivered, metav1.ConditionTrue, reasonDelivered, "Every part of the spec is part of the ManifestWork.")
+	}
+
+	switch {
+	case seen.err != nil:
+		set(rbacv1alpha1.ConditionRBACManifestWorkCreated, exists(seen.work), reasonManifestWorkNotCreated, clip(seen.err.Error()))
+	case seen.work == nil:
+		set(rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse, reasonNothingToDeliver, "No part of the spec can be delivered.")
+	default:
+		set(rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionTrue, reasonManifestWorkCreated,
+			fmt.Sprintf("ManifestWork %s/%s is stored on the hub.", seen.work.Namespace, seen.work.Name))
+	}
+	judgeApplied(set, seen.work)
+	if reported(seen.work) {
+		status.ResourceStatus = resourceStatus(permission.Status.ResourceStatus, permission.Generation, seen.work)
+		judgeRolesExist(set, &status, permission, seen.work)
+	} else if seen.work == nil {
+		status.ResourceStatus = nil
+	}
+	return status
+}
+
+func exists(work *workv1.ManifestWork) metav1.ConditionStatus {
+	if work != nil {
+		return metav1.ConditionTrue
+	}
+	return metav1.ConditionFalse
+}
+
+// clip keeps a message within what a condition may hold.
+func clip(message string) string {
+	const limit = 32768
+	if len(message) > limit {
+		return message[:limit-3] + "..."
+	}
+	return message
+}
+
+func hasBindings(spec *rbacv1alpha1.ClusterPermissionSpec) bool {
+	return spec.ClusterRoleBinding != nil ||
+		spec.ClusterRoleBindings != nil && len(*spec.ClusterRoleBindings) > 0 ||
+		spec.RoleBindings != nil && len(*spec.RoleBindings) > 0
+}
+
+// reported tells whether the agent has reported on the work as it is now.
+func reported(work *workv1.ManifestWork) bool {
+	if work == nil {
+		return false
+	}
+	applied := meta.FindStatusCondition(work.Status.Conditions, workv1.WorkApplied)
+	return applied != nil && (applied.ObservedGeneration == 0 || applied.ObservedGeneration >= work.Generation)
+}
+
+func judgeApplied(set func(string, metav1.ConditionStatus, string, string), work *workv1.ManifestWork) {
+	if !reported(work) {
+		message := "There is no ManifestWork to apply."
+		if work != nil {
+			message = fmt.Sprintf("The agent of the managed cluster has not reported on the ManifestWork yet.\n%s", hint(work))
+		}
+		set(rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse, reasonApplyNotComplete, message)
+		return
+	}
+	applied := meta.FindStatusCondition(work.Status.Conditions, workv1.WorkApplied)
+	set(rbacv1alpha1.ConditionAppliedRBACManifestWork, applied.Status, applied.Reason, clip(applied.Message)+"\n"+hint(work))
+}
+
+func hint(work *workv1.ManifestWork) string {
+	return fmt.Sprintf("Run the following command to check the ManifestWork status:\nkubectl -n %s get manifestwork %s -o yaml", work.Namespace, work.Name)
+}
+
+// delivered is an object that a work delivers, with what the agent says of it.
+type delivered struct {
+	kind, namespace, name string
+	conditions            []metav1.Condition
+	readOnly              bool
+}
+
+// deliveredObjects lists what a work delivers, in its order.
+func deliveredObjects(work *workv1.ManifestWork) []delivered {
+	type key struct{ kind, namespace, name string }
+	conditions := map[key][]metav1.Condition{}
+	for _, manifest := range work.Status.ResourceStatus.Manifests {
+		m := manifest.ResourceMeta
+		conditions[key{m.Kind, m.Namespace, m.Name}] = manifest.Conditions
+	}
+	var out []delivered
+	for _, manifest := range work.Spec.Workload.Manifests {
+		var object metav1.PartialObjectMetadata
+		if err := json.Unmarshal(manifest.Raw, &object); err != nil {
+			continue
+		}
+		d := delivered{kind: object.Kind, namespace: object.Namespace, name: object.Name}
+		d.conditions = conditions[key{d.kind, d.namespace, d.name}]
+		d.readOnly = slices.ContainsFunc(work.Spec.ManifestConfigs, func(config workv1.ManifestConfigOption) bool {
+			id := config.ResourceIdentifier
+			return config.UpdateStrategy != nil && config.UpdateStrategy.Type == workv1.UpdateStrategyTypeReadOnly &&
+				id.Name == d.name && id.Namespace == d.namespace && id.Resource == strings.ToLower(d.kind)+"s"
+		})
+		out = append(out, d)
+	}
+	return out
+}
+
+func resourceStatus(old *rbacv1alpha1.ResourceStatus, generation int64, work *workv1.ManifestWork) *rbacv1alpha1.ResourceStatus {
+	if old == nil {
+		old = &rbacv1alpha1.ResourceStatus{}
+	}
+	out := &rbacv1alpha1.ResourceStatus{}
+	for _, d := range deliveredObjects(work) {
+		if d.readOnly {
+			continue
+		}
+		switch d.kind {
+		case "ClusterRole":
+			out.ClusterRoles = append(out.ClusterRoles, clusterScoped(old.ClusterRoles, d, generation))
+		case "ClusterRoleBinding":
+			out.ClusterRoleBindings = append(out.ClusterRoleBindings, clusterScoped(old.ClusterRoleBindings, d, generation))
+		case "Role":
+			out.Roles = append(out.Roles, namespaced(old.Roles, d, generation))
+		case "RoleBinding":
+			out.RoleBindings = append(out.RoleBindings, namespaced(old.RoleBindings, d, generation))
+		}
+	}
+	return out
+}
+
+func clusterScoped(old []rbacv1alpha1.ClusterScopedResourceStatus, d delivered, generation int64) rbacv1alpha1.ClusterScopedResourceStatus {
+	out := rbacv1alpha1.ClusterScopedResourceStatus{Name: d.name}
+	if i := slices.IndexFunc(old, func(o rbacv1alpha1.ClusterScopedResourceStatus) bool { return o.Name == d.name }); i >= 0 {
+		out.Conditions = slices.Clone(old[i].Conditions)
+	}
+	meta.SetStatusCondition(&out.Conditions, appliedCondition(d, generation))
+	return out
+}
+
+func namespaced(old []rbacv1alpha1.NamespacedResourceStatus, d delivered, generation int64) rbacv1alpha1.NamespacedResourceStatus {
+	out := rbacv1alpha1.NamespacedResourceStatus{Name: d.name, Namespace: d.namespace}
+	if i := slices.IndexFunc(old, func(o rbacv1alpha1.NamespacedResourceStatus) bool {
+		return o.Name == d.name && o.Namespace == d.namespace
+	}); i >= 0 {
+		out.Conditions = slices.Clone(old[i].Conditions)
+	}
+	meta.SetStatusCondition(&out.Conditions, appliedCondition(d, generation))
+	return out
+}
+
+func appliedCondition(d delivered, generation int64) metav1.Condition {
+	out := metav1.Condition{Type: rbacv1alpha1.ConditionResourceApplied, ObservedGeneration: generation}
+	applied := meta.FindStatusCondition(d.conditions, workv1.WorkApplied)
+	switch {
+	case applied == nil:
+		out.Status, out.Reason = metav1.ConditionUnknown, reasonFailedGetManifestApplied
+		out.Message = "The agent of the managed cluster has not reported on the object."
+	case applied.Status == metav1.ConditionTrue:
+		out.Status, out.Reason, out.Message = metav1.ConditionTrue, reasonAppliedManifestComplete, applied.Message
+	default:
+		out.Status, out.Reason, out.Message = applied.Status, reasonFailedApplyManifest, applied.Message
+	}
+	return out
+}
+
+// judgeRolesExist reports, for validate: true, whether the roles that bindings
+// refer to exist on the managed cluster.
+func judgeRolesExist(set func(string, metav1.ConditionStatus, string, string), status *rbacv1alpha1.ClusterPermissionStatus, permission *rbacv1alpha1.ClusterPermission, work *workv1.ManifestWork) {
+	if permission.Spec.Validate == nil || !*permission.Spec.Validate {
+		meta.RemoveStatusCondition(&status.Conditions, conditionValidateRolesExist)
+		meta.RemoveStatusCondition(&status.Conditions, conditionValidateClusterRolesExist)
+		return
+	}
+	missing := map[string][]string{}
+	for _, d := range deliveredObjects(work) {
+		if d.kind != "Role" && d.kind != "ClusterRole" || meta.IsStatusConditionTrue(d.conditions, workv1.WorkAvailable) {
+			continue
+		}
+		name := d.name
+		if d.namespace != "" {
+			name = d.namespace + "/" + d.name
+		}
+		missing[d.kind] = append(missing[d.kind], name)
+	}
+	for _, check := range []struct{ kind, condition, found, notFound, what string }{
+		{"Role", conditionValidateRolesExist, reasonAllRolesFound, reasonRolesNotFound, "roles"},
+		{"ClusterRole", conditionValidateClusterRolesExist, reasonAllClusterRolesFound, reasonClusterRolesNotFound, "cluster roles"},
+	} {
+		if names := missing[check.kind]; len(names) > 0 {
+			set(check.condition, metav1.ConditionFalse, check.notFound,
+				clip(fmt.Sprintf("The following %s were not found: %s", check.what, strings.Join(names, ", "))))
+		} else {
+			set(check.condition, metav1.ConditionTrue, check.found, "All "+check.what+" were found.")
+		}
+	}
+}
