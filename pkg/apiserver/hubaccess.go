@@ -44,7 +44,11 @@ func newHubAccess(hub kubernetes.Interface, namespace string) *hubAccess {
 	}
 	add("", "authentication.k8s.io", "tokenreviews", "create")
 	add("", "authorization.k8s.io", "subjectaccessreviews", "create")
-	add("kube-system", "", "configmaps", "get", "list", "watch")
+	for _, verb := range []string{"get", "list", "watch"} {
+		a.required = append(a.required, authorizationv1.ResourceAttributes{
+			Namespace: metav1.NamespaceSystem, Resource: "configmaps", Name: "extension-apiserver-authentication", Verb: verb,
+		})
+	}
 	add("", "", "namespaces", "get", "list", "watch")
 	add("", "flowcontrol.apiserver.k8s.io", "flowschemas", "list", "watch")
 	add("", "flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations", "list", "watch")
@@ -98,6 +102,9 @@ func describe(a authorizationv1.ResourceAttributes) string {
 	resource := a.Resource
 	if a.Group != "" {
 		resource += "." + a.Group
+	}
+	if a.Name != "" {
+		resource += "/" + a.Name
 	}
 	if a.Namespace != "" {
 		return fmt.Sprintf("%s %s in namespace %s", a.Verb, resource, a.Namespace)

@@ -27,6 +27,10 @@ resources of a Kubernetes cluster, behind its aggregation layer.`,
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
 		RunE: func(command *cobra.Command, _ []string) error {
+			// Feature gates have their final values from here on.
+			if err := o.ServerRun.ComponentGlobalsRegistry.Set(); err != nil {
+				return err
+			}
 			completed, err := o.Complete()
 			if err != nil {
 				return err

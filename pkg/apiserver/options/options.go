@@ -10,10 +10,11 @@ import (
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	mutatingadmissionpolicy "k8s.io/apiserver/pkg/admission/plugin/policy/mutating"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
-	"k8s.io/apiserver/pkg/util/compatibility"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	cliflag "k8s.io/component-base/cli/flag"
 	componentbaseconfig "k8s.io/component-base/config"
@@ -41,6 +42,10 @@ const (
 	minimumQuotaBytes  = 16 << 20
 	maximumObjectBytes = 1<<20 + 1<<19 // etcd's own limit for a request
 )
+
+func init() {
+	utilruntime.Must(logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate))
+}
 
 // Options are the flags of the API server.
 type Options struct {
@@ -180,7 +185,7 @@ func (c Completed) Validate() error {
 	if c.ManifestLimitBytes < minimumLimitBytes || c.Embedded() && c.ManifestLimitBytes > maximumObjectBytes {
 		errs = append(errs, fmt.Errorf("--manifest-limit-bytes must be between %d and %d, not %d", minimumLimitBytes, maximumObjectBytes, c.ManifestLimitBytes))
 	}
-	if err := logsapi.ValidateAndApply(c.Logs, compatibility.DefaultComponentGlobalsRegistry.FeatureGateFor(c.ServerRun.ComponentName)); err != nil {
+	if err := logsapi.ValidateAndApply(c.Logs, utilfeature.DefaultFeatureGate); err != nil {
 		errs = append(errs, err)
 	}
 	return utilerrors.NewAggregate(errs)

@@ -67,6 +67,20 @@ func (r *Resource) HasStatus() bool {
 	return r.Strategy.hasStatus()
 }
 
+// SelectableFields are the fields that field selectors may name.
+func (r *Resource) SelectableFields() []string {
+	selectable := append([]string{"metadata.name"}, r.Strategy.selectableFields()...)
+	if !r.ClusterScoped {
+		selectable = append(selectable, "metadata.namespace")
+	}
+	return selectable
+}
+
+// TableColumns are the columns of table output, in their order.
+func (r *Resource) TableColumns() []metav1.TableColumnDefinition {
+	return tableConvertor{columns: r.Columns}.definitions()
+}
+
 // Column is one column of table output.
 type Column[T runtime.Object] struct {
 	// Name is the heading; kubectl prints it in upper case.

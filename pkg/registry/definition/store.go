@@ -108,10 +108,7 @@ func (r *Resource) Storage(scheme *runtime.Scheme, getter generic.RESTOptionsGet
 }
 
 func (r *Resource) registerSelectableFields(scheme *runtime.Scheme) error {
-	selectable := append([]string{"metadata.name"}, r.Strategy.selectableFields()...)
-	if !r.ClusterScoped {
-		selectable = append(selectable, "metadata.namespace")
-	}
+	selectable := r.SelectableFields()
 	for _, version := range r.Versions {
 		err := scheme.AddFieldLabelConversionFunc(version.WithKind(r.Kind), func(label, value string) (string, string, error) {
 			if !slices.Contains(selectable, label) {

@@ -79,11 +79,15 @@ func (t tableConvertor) ConvertToTable(_ context.Context, object runtime.Object,
 		table.ResourceVersion = single.GetResourceVersion()
 	}
 	if options, ok := tableOptions.(*metav1.TableOptions); !ok || !options.NoHeaders {
-		table.ColumnDefinitions = append([]metav1.TableColumnDefinition{nameColumn}, t.columns.definitions(false)...)
-		table.ColumnDefinitions = append(table.ColumnDefinitions, ageColumn)
-		table.ColumnDefinitions = append(table.ColumnDefinitions, t.columns.definitions(true)...)
+		table.ColumnDefinitions = t.definitions()
 	}
 	return table, nil
+}
+
+func (t tableConvertor) definitions() []metav1.TableColumnDefinition {
+	out := append([]metav1.TableColumnDefinition{nameColumn}, t.columns.definitions(false)...)
+	out = append(out, ageColumn)
+	return append(out, t.columns.definitions(true)...)
 }
 
 // ConditionColumn is a column that shows the status of a condition: Unknown

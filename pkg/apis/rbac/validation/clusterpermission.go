@@ -6,8 +6,8 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -148,7 +148,7 @@ func validateBindingName(name string, fldPath *field.Path) field.ErrorList {
 
 func validatePathSegment(name string, fldPath *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for _, problem := range pathvalidation.ValidatePathSegmentName(name, false) {
+	for _, problem := range content.IsPathSegmentName(name) {
 		errs = append(errs, field.Invalid(fldPath, name, problem))
 	}
 	return errs

@@ -3,8 +3,8 @@ package validation
 import (
 	"fmt"
 
+	pathvalidation "k8s.io/apimachinery/pkg/api/validate/content"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -108,7 +108,7 @@ func identify(raw []byte, fldPath *field.Path) (identity, field.ErrorList) {
 	} else if id.name == "" {
 		errs = append(errs, field.Required(metadataPath.Child("name"), ""))
 	}
-	for _, problem := range pathvalidation.IsValidPathSegmentName(id.name) {
+	for _, problem := range pathvalidation.IsPathSegmentName(id.name) {
 		errs = append(errs, field.Invalid(metadataPath.Child("name"), id.name, problem))
 	}
 	if id.namespace != "" {

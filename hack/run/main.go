@@ -1,0 +1,176 @@
+// Command run is what `make run` executes once the programs are built. It
+// starts a hub, its managed clusters, our apiserver and agents, applies
+// artifacts/example, shows in a transcript of kubectl commands what came of
+// it, and stays in the foreground until Ctrl-C.
+//
+// The environment variable CLUSTERS is the number of managed clusters (1 if
+// unset). With ONCE=1 it stops after the transcript. Its state is in .run, where
+// a second run finds its data again.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"open-cluster-management.io/hub-apiserver/test/localhub"
+)
+
+const (
+	stateDir   = ".run"
+	hubConfig  = stateDir + "/hub.kubeconfig"
+	readyFile  = stateDir + "/ready"
+	lockFile   = stateDir + "/lock"
+	logDir     = stateDir + "/logs"
+	kubectlDir = stateDir + "/kubectl-cache"
+
+	// startTimeout bounds everything up to the end of the transcript. It takes
+	// about ten seconds; a busy machine may need a multiple.
+	startTimeout = 5 * time.Minute
+	stopTimeout  = time.Minute
+)
+
+func main() {
+	ctx, restore := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// After the first signal a second one has its usual effect: it ends us at
+	// once, and the kernel ends what we started.
+	context.AfterFunc(ctx, restore)
+	if err := run(ctx); err != nil {
+		fmt.Fprintf(os.Stderr, "\nrun: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) (err error) {
+	count := 1
+	if value := os.Getenv("CLUSTERS"); value != "" {
+		if count, err = strconv.Atoi(value); err != nil || count < 1 {
+			return fmt.Errorf("CLUSTERS=%s: want a number, 1 or more", value)
+		}
+	}
+	if err := os.Chdir(localhub.Root()); err != nil {
+		return err
+	}
+	unlock, err := lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := errors.Join(os.RemoveAll(readyFile), os.RemoveAll(kubectlDir)); err != nil {
+		return err
+	}
+
+	clusters := make([]string, count)
+	for i := range clusters {
+		clusters[i] = "cluster" + strconv.Itoa(i+1)
+	}
+	fleet, err := localhub.NewFleet(localhub.FleetOptions{
+		Dir:      stateDir,
+		LogDir:   logDir,
+		Clusters: clusters,
+		Progress: func(step string, elapsed time.Duration) {
+			fmt.Printf("%6.1fs  %s\n", elapsed.Seconds(), step)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Printf("==> starting a hub and %s; logs in %s\n", strings.Join(clusters, ", "), logDir)
+	begin := time.Now()
+	defer func() { err = errors.Join(err, stop(fleet)) }()
+	startCtx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := start(startCtx, fleet); err != nil {
+		if ctx.Err() != nil {
+			return errors.New("interrupted during the start")
+		}
+		return err
+	}
+	fmt.Printf("==> ready after %.1fs\n", time.Since(begin).Seconds())
+	if once := os.Getenv("ONCE"); once != "" && once != "0" {
+		return nil
+	}
+
+	fmt.Printf("    in another terminal: cd %s && export PATH=$PWD/bin:$PATH KUBECONFIG=$PWD/%s\n", localhub.Root(), hubConfig)
+	fmt.Printf("    the managed clusters: kubectl --kubeconfig %s/<cluster>.kubeconfig\n", stateDir)
+	fmt.Println("    Ctrl-C stops everything; the data stays for the next run")
+	if failed := firstExit(ctx, fleet.Processes()); failed != nil {
+		return failed.Failure()
+	}
+	return nil
+}
+
+// lock makes sure that no other run uses the state directory.
+func lock() (unlock func(), err error) {
+	if err := os.MkdirAll(stateDir, 0o700); err != nil {
+		return nil, err
+	}
+	file, err := os.OpenFile(lockFile, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		holder, _ := io.ReadAll(file)
+		_ = file.Close()
+		return nil, fmt.Errorf("another run (process %s) is alive on %s; stop it first", strings.TrimSpace(string(holder)), stateDir)
+	}
+	if err := file.Truncate(0); err != nil {
+		return nil, err
+	}
+	if _, err := fmt.Fprintln(file, os.Getpid()); err != nil {
+		return nil, err
+	}
+	// Closing releases the lock, as does our end, however it comes.
+	return func() { _ = file.Close() }, nil
+}
+
+// start starts the fleet, shows that it works, and marks it ready.
+func start(ctx context.Context, fleet *localhub.Fleet) error {
+	if err := fleet.Hub.WriteAdminKubeconfig(hubConfig); err != nil {
+		return err
+	}
+	for _, member := range fleet.Members {
+		if err := member.WriteAdminKubeconfig(filepath.Join(stateDir, member.Name+".kubeconfig")); err != nil {
+			return err
+		}
+	}
+	if err := fleet.Start(ctx); err != nil {
+		return err
+	}
+	if err := transcript(ctx, fleet); err != nil {
+		return err
+	}
+	return os.WriteFile(readyFile, nil, 0o600)
+}
+
+func stop(fleet *localhub.Fleet) error {
+	begin := time.Now()
+	fmt.Println("==> stopping")
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	err := errors.Join(os.RemoveAll(readyFile), fleet.Stop(ctx))
+	fmt.Printf("==> stopped in %.1fs\n", time.Since(begin).Seconds())
+	return err
+}
+
+// firstExit waits for a process to exit and returns it; nil if ctx ends first.
+func firstExit(ctx context.Context, processes []*localhub.Process) *localhub.Process {
+	cases := []reflect.SelectCase{{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(ctx.Done())}}
+	for _, process := range processes {
+		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(process.Exited())})
+	}
+	chosen, _, _ := reflect.Select(cases)
+	if chosen == 0 || ctx.Err() != nil {
+		return nil
+	}
+	return processes[chosen-1]
+}

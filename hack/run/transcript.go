@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+
+	"open-cluster-management.io/hub-apiserver/test/localhub"
+)
+
+// deliveryTimeout bounds the wait for the examples to arrive on cluster1.
+const deliveryTimeout = time.Minute
+
+// transcript applies the examples, waits until they are on the first managed
+// cluster, and prints the kubectl commands that show it, with their output.
+func transcript(ctx context.Context, fleet *localhub.Fleet) error {
+	fmt.Println()
+	fmt.Printf("$ export PATH=$PWD/bin:$PATH KUBECONFIG=%s\n", hubConfig)
+	examples, err := filepath.Glob("artifacts/example/*.yaml")
+	if err != nil {
+		return err
+	}
+	applied := time.Now()
+	for _, example := range examples {
+		// The managed cluster of the example has joined already.
+		if filepath.Base(example) == "managedcluster.yaml" {
+			continue
+		}
+		if err := kubectl(ctx, "apply", "-f", example); err != nil {
+			return err
+		}
+	}
+	member := fleet.Members[0]
+	rbac, err := delivered(ctx, fleet.Hub, member.Cluster)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("# delivered to %s %.1fs after the first apply\n", member.Name, time.Since(applied).Seconds())
+
+	managed := filepath.Join(stateDir, member.Name+".kubeconfig")
+	commands := [][]string{
+		{"get", "managedclusters"},
+		{"get", "clusterpermissions", "--all-namespaces"},
+		{"get", "manifestworks", "--namespace", member.Name},
+		{"explain", "clusterpermission.spec.roles"},
+	}
+	for _, namespace := range namespaces(rbac) {
+		command := []string{"--kubeconfig", managed, "get"}
+		if namespace != "" {
+			command = append(command, "--namespace", namespace)
+		}
+		for _, object := range rbac {
+			if object.namespace == namespace {
+				command = append(command, object.resource.Resource+"/"+object.name)
+			}
+		}
+		commands = append(commands, command)
+	}
+	for _, command := range commands {
+		if err := kubectl(ctx, command...); err != nil {
+			return err
+		}
+	}
+	fmt.Println()
+	return nil
+}
+
+// kubectl runs one command, and prints it and its output. The OpenAPI document
+// that some commands need is merged a moment after the API is available, so a
+// failure is final only after some attempts.
+func kubectl(ctx context.Context, args ...string) error {
+	fmt.Printf("$ kubectl %s\n", strings.Join(args, " "))
+	var output []byte
+	var failure error
+	err := wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, 15*time.Second, true, func(ctx context.Context) (bool, error) {
+		command := exec.CommandContext(ctx, filepath.Join(localhub.BinDir(), "kubectl"), args...)
+		command.Env = append(os.Environ(), "KUBECONFIG="+hubConfig, "KUBECACHEDIR="+kubectlDir, "KUBERC=off")
+		output, failure = command.CombinedOutput()
+		return failure == nil, nil
+	})
+	fmt.Printf("%s", output)
+	if err != nil {
+		return fmt.Errorf("kubectl %s: %w", args[0], errors.Join(failure, ctx.Err()))
+	}
+	return nil
+}
+
+// reference names an object on a managed cluster.
+type reference struct {
+	resource        schema.GroupVersionResource
+	namespace, name string
+}
+
+// delivered waits until every manifest of every work for the cluster is on it,
+// and returns those that are RBAC objects.
+func delivered(ctx context.Context, hub, cluster *localhub.Cluster) ([]reference, error) {
+	onHub, err := dynamic.NewForConfig(hub.AdminConfig())
+	if err != nil {
+		return nil, err
+	}
+	onCluster, err := dynamic.NewForConfig(cluster.AdminConfig())
+	if err != nil {
+		return nil, err
+	}
+	works := onHub.Resource(schema.GroupVersionResource{Group: "work.open-cluster-management.io", Version: "v1", Resource: "manifestworks"})
+	var rbac []reference
+	missing := errors.New("not looked at yet")
+	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, deliveryTimeout, true, func(ctx context.Context) (bool, error) {
+		list, err := works.Namespace(cluster.Name).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			missing = err
+			return false, nil
+		}
+		rbac = nil
+		for _, work := range list.Items {
+			manifests, _, err := unstructured.NestedSlice(work.Object, "spec", "workload", "manifests")
+			if err != nil {
+				return false, err
+			}
+			for _, manifest := range manifests {
+				object := &unstructured.Unstructured{Object: manifest.(map[string]any)}
+				// The examples hold no kind whose plural this would get wrong.
+				resource, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
+				ref := reference{resource: resource, namespace: object.GetNamespace(), name: object.GetName()}
+				if _, err := onCluster.Resource(resource).Namespace(ref.namespace).Get(ctx, ref.name, metav1.GetOptions{}); err != nil {
+					missing = fmt.Errorf("manifestwork %s: %s %s: %w", work.GetName(), object.GetKind(), object.GetName(), err)
+					return false, nil
+				}
+				if resource.Group == "rbac.authorization.k8s.io" {
+					rbac = append(rbac, ref)
+				}
+			}
+		}
+		missing = errors.New("no work has RBAC objects")
+		return len(rbac) > 0, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the examples did not arrive on %s: %w", cluster.Name, errors.Join(missing, ctx.Err()))
+	}
+	return rbac, nil
+}
+
+// namespaces returns the namespaces of references, each once and sorted.
+func namespaces(references []reference) []string {
+	var result []string
+	for _, ref := range references {
+		result = append(result, ref.namespace)
+	}
+	slices.Sort(result)
+	return slices.Compact(result)
+}

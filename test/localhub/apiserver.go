@@ -1,0 +1,357 @@
+package localhub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+)
+
+const (
+	// HubNamespace is the namespace of our apiserver on the hub.
+	HubNamespace = "open-cluster-management-hub"
+	// ServerName is our apiserver's Service and ServiceAccount in HubNamespace.
+	ServerName = "hub-apiserver"
+	// loopback is the external name of the apiserver's Service. The address and
+	// not localhost, which can resolve to ::1, where anybody else may listen.
+	loopback = "127.0.0.1"
+)
+
+// APIServerOptions says how an [APIServer] is made. Hub and Dir are required.
+type APIServerOptions struct {
+	// Hub is the cluster it serves behind.
+	Hub *Cluster
+	// Name is used in errors and as the log's name; "apiserver" if empty.
+	Name string
+	// Dir keeps its certificates, kubeconfig and the embedded etcd's data.
+	Dir string
+	// PKIDir keeps the authority of its serving certificate; <Dir>/pki if empty.
+	// Replicas behind one Service share an authority.
+	PKIDir string
+	// LogDir receives the log; <Dir>/logs if empty.
+	LogDir string
+	// BinDir has the program apiserver; [BinDir]() if empty.
+	BinDir string
+	// EtcdServers are the endpoints of an external etcd; embedded if empty.
+	EtcdServers []string
+	// Args are further arguments, which win over the defaults.
+	Args []string
+}
+
+// APIServer is our apiserver in front of a hub.
+type APIServer struct {
+	*Process
+	// Port is where it listens on 127.0.0.1.
+	Port int
+
+	hub       *Cluster
+	authority *authority
+	// kubeconfig is its identity on the hub.
+	kubeconfig string
+}
+
+// NewAPIServer returns an apiserver, not started. It makes its certificates.
+func NewAPIServer(opts APIServerOptions) (*APIServer, error) {
+	if opts.Name == "" {
+		opts.Name = "apiserver"
+	}
+	if opts.PKIDir == "" {
+		opts.PKIDir = filepath.Join(opts.Dir, "pki")
+	}
+	if opts.LogDir == "" {
+		opts.LogDir = filepath.Join(opts.Dir, "logs")
+	}
+	if opts.BinDir == "" {
+		opts.BinDir = BinDir()
+	}
+	path, err := Binary(opts.BinDir, "apiserver")
+	if err != nil {
+		return nil, err
+	}
+	dir, err := filepath.Abs(opts.Dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range []string{dir, opts.PKIDir} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			return nil, err
+		}
+	}
+	s := &APIServer{hub: opts.Hub, kubeconfig: filepath.Join(dir, "hub.kubeconfig")}
+	if s.Port, err = FreePort(); err != nil {
+		return nil, err
+	}
+	if s.authority, err = loadAuthority(opts.PKIDir, "apiserver-ca"); err != nil {
+		return nil, err
+	}
+	service := ServerName + "." + HubNamespace + ".svc"
+	certFile, keyFile, err := s.authority.issueServing(dir, service, ServerName+"."+HubNamespace, "localhost")
+	if err != nil {
+		return nil, err
+	}
+	probe, err := s.probe()
+	if err != nil {
+		return nil, err
+	}
+	args := []string{
+		"--bind-address=127.0.0.1",
+		"--secure-port=" + strconv.Itoa(s.Port),
+		"--tls-cert-file=" + certFile,
+		"--tls-private-key-file=" + keyFile,
+		"--kubeconfig=" + s.kubeconfig,
+		"--authentication-kubeconfig=" + s.kubeconfig,
+		"--authorization-kubeconfig=" + s.kubeconfig,
+	}
+	if len(opts.EtcdServers) > 0 {
+		for _, endpoint := range opts.EtcdServers {
+			args = append(args, "--etcd-servers="+endpoint)
+		}
+	} else {
+		args = append(args, "--data-dir="+filepath.Join(dir, "etcd"))
+	}
+	s.Process = &Process{
+		Name:    opts.Name,
+		Path:    path,
+		Args:    append(args, opts.Args...),
+		LogFile: filepath.Join(opts.LogDir, opts.Name+".log"),
+		Ready:   probe,
+	}
+	return s, nil
+}
+
+// probe returns the readiness check, which needs no credentials.
+func (s *APIServer) probe() (func(context.Context) error, error) {
+	config, err := s.config(&rest.Config{})
+	if err != nil {
+		return nil, err
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return readyz(client.RESTClient()), nil
+}
+
+// Start grants the server's ServiceAccount what artifacts/rbac says and
+// nothing else, writes its kubeconfig, and starts it as [Process.Start]. The
+// hub must be running.
+func (s *APIServer) Start(ctx context.Context) error {
+	config, err := s.hub.ServiceAccountConfig(ctx, HubNamespace, ServerName)
+	if err != nil {
+		return fmt.Errorf("start %s: %w", s.Name, err)
+	}
+	grants, err := ReadManifests(filepath.Join(Root(), "artifacts", "rbac"))
+	if err != nil {
+		return fmt.Errorf("start %s: %w", s.Name, err)
+	}
+	if err := s.hub.Apply(ctx, grants...); err != nil {
+		return fmt.Errorf("start %s: %w", s.Name, err)
+	}
+	if err := writeKubeconfig(s.kubeconfig, s.hub.Name, ServerName, config); err != nil {
+		return fmt.Errorf("start %s: %w", s.Name, err)
+	}
+	return s.Process.Start(ctx)
+}
+
+// UserConfig returns a client configuration of a hub user that talks to the
+// server itself, past the hub's aggregation layer.
+func (s *APIServer) UserConfig(user string, groups ...string) (*rest.Config, error) {
+	config, err := s.hub.UserConfig(user, groups...)
+	if err != nil {
+		return nil, err
+	}
+	return s.config(config)
+}
+
+// AnonymousConfig returns a client configuration without credentials that
+// talks to the server itself.
+func (s *APIServer) AnonymousConfig() (*rest.Config, error) {
+	return s.config(&rest.Config{})
+}
+
+// config points a client configuration at the server.
+func (s *APIServer) config(config *rest.Config) (*rest.Config, error) {
+	bundle, err := s.CABundle()
+	if err != nil {
+		return nil, err
+	}
+	config.Host = "https://127.0.0.1:" + strconv.Itoa(s.Port)
+	config.CAData = bundle
+	config.QPS = -1
+	return config, nil
+}
+
+// CABundle returns the authority of the server's serving certificate in PEM.
+func (s *APIServer) CABundle() ([]byte, error) {
+	return s.authority.bundle()
+}
+
+// Register registers the APIServices of artifacts/apiservice for this server
+// and waits until the hub serves them; see [Cluster.RegisterAPIServices].
+func (s *APIServer) Register(ctx context.Context) error {
+	bundle, err := s.CABundle()
+	if err != nil {
+		return err
+	}
+	return s.hub.RegisterAPIServices(ctx, s.Port, bundle)
+}
+
+// RegisterAPIServices applies the APIServices of artifacts/apiservice with
+// port and CA bundle filled in, and the Service that leads from them to port
+// on 127.0.0.1. It returns when each is Available and in discovery, or else by
+// the deadline of ctx, two minutes at most, with the APIServices' own reasons.
+//
+// The hub checks the certificate against the Service's name and the bundle, as
+// in production; there are no insecure APIServices.
+func (c *Cluster) RegisterAPIServices(ctx context.Context, port int, caBundle []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	manifests, err := ReadManifests(filepath.Join(Root(), "artifacts", "apiservice"))
+	if err != nil {
+		return err
+	}
+	// The Service goes first: an APIService without one is Unavailable, and
+	// looked at again only later.
+	service := &corev1.Service{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: HubNamespace, Name: ServerName},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: loopback},
+	}
+	object, err := toUnstructured(service)
+	if err != nil {
+		return err
+	}
+	objects := []*unstructured.Unstructured{object}
+	var names []string
+	var versions []schema.GroupVersion
+	for _, manifest := range manifests {
+		if manifest.GetKind() != "APIService" {
+			continue
+		}
+		registration := &apiregistrationv1.APIService{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(manifest.Object, registration); err != nil {
+			return fmt.Errorf("APIService %s: %w", manifest.GetName(), err)
+		}
+		spec := &registration.Spec
+		if spec.InsecureSkipTLSVerify || spec.Service == nil || spec.Service.Namespace != HubNamespace || spec.Service.Name != ServerName {
+			return fmt.Errorf("APIService %s: must verify certificates and name the Service %s/%s", registration.Name, HubNamespace, ServerName)
+		}
+		spec.CABundle, spec.Service.Port = caBundle, new(int32(port))
+		object, err := toUnstructured(registration)
+		if err != nil {
+			return err
+		}
+		objects = append(objects, object)
+		names = append(names, registration.Name)
+		versions = append(versions, schema.GroupVersion{Group: spec.Group, Version: spec.Version})
+	}
+	if err := c.Apply(ctx, objects...); err != nil {
+		return err
+	}
+	return c.waitForAPIServices(ctx, names, versions)
+}
+
+// waitForAPIServices waits until the APIServices are Available and all of the
+// versions are in the hub's discovery, which follows a moment later.
+func (c *Cluster) waitForAPIServices(ctx context.Context, names []string, versions []schema.GroupVersion) error {
+	client, err := aggregator.NewForConfig(c.AdminConfig())
+	if err != nil {
+		return err
+	}
+	disco, err := discovery.NewDiscoveryClientForConfig(c.AdminConfig())
+	if err != nil {
+		return err
+	}
+	check := func(ctx context.Context) error {
+		list, err := client.ApiregistrationV1().APIServices().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		var errs []error
+		for _, registration := range list.Items {
+			if !slices.Contains(names, registration.Name) {
+				continue
+			}
+			if reason := unavailable(&registration); reason != "" {
+				errs = append(errs, fmt.Errorf("APIService %s: %s", registration.Name, reason))
+			}
+		}
+		if len(errs) > 0 {
+			return errors.Join(errs...)
+		}
+		_, resources, stale, err := disco.GroupsAndMaybeResources()
+		if err != nil {
+			return err
+		}
+		for _, version := range versions {
+			if err := stale[version]; err != nil {
+				errs = append(errs, fmt.Errorf("discovery of %s: %w", version, err))
+			} else if resources[version] == nil {
+				errs = append(errs, fmt.Errorf("%s is not in discovery", version))
+			}
+		}
+		return errors.Join(errs...)
+	}
+	if err := poll(ctx, check); err != nil {
+		return fmt.Errorf("APIServices on %s: %w", c.Name, err)
+	}
+	return nil
+}
+
+// poll calls check until it returns nil. When ctx ends first, it returns what
+// check returned last.
+func poll(ctx context.Context, check func(context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+		err := check(ctx)
+		// A check that the deadline cut short has no reason to tell.
+		if err != nil && (ctx.Err() == nil || last == nil) {
+			last = err
+		}
+		return err == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("not in time: %w", errors.Join(context.Cause(ctx), last))
+	}
+	return nil
+}
+
+// unavailable returns why an APIService is not Available, empty if it is.
+func unavailable(registration *apiregistrationv1.APIService) string {
+	for _, condition := range registration.Status.Conditions {
+		if condition.Type == apiregistrationv1.Available {
+			if condition.Status == apiregistrationv1.ConditionTrue {
+				return ""
+			}
+			return condition.Reason + ": " + condition.Message
+		}
+	}
+	return "not checked yet"
+}
+
+// toUnstructured converts a typed object, without its empty status, for Apply.
+func toUnstructured(object runtime.Object) (*unstructured.Unstructured, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil, err
+	}
+	delete(content, "status")
+	result := &unstructured.Unstructured{Object: content}
+	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
+	return result, nil
+}

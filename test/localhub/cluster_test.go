@@ -1,0 +1,191 @@
+package localhub_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"open-cluster-management.io/hub-apiserver/test/localhub"
+)
+
+// eventually polls until check returns true, for at most a minute.
+func eventually(t *testing.T, what string, check func(context.Context) (bool, error)) {
+	t.Helper()
+	if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, check); err != nil {
+		t.Fatalf("waiting until %s: %v", what, err)
+	}
+}
+
+func clientFor(t *testing.T, config *rest.Config) *kubernetes.Clientset {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+func newCluster(t *testing.T, dir string) *localhub.Cluster {
+	t.Helper()
+	cluster, err := localhub.NewCluster(localhub.ClusterOptions{Name: "hub", Dir: dir, NoFsync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		// t.Context is done by now, and stopping must not take long.
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		if err := cluster.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return cluster
+}
+
+// TestCluster goes through a control plane's life on one set of data.
+func TestCluster(t *testing.T) {
+	dir := t.TempDir()
+	cluster := newCluster(t, dir)
+	begin := time.Now()
+	if err := cluster.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("ready after %s", time.Since(begin).Round(time.Millisecond))
+	admin := clientFor(t, cluster.AdminConfig())
+
+	t.Run("keeps acknowledged writes over kill -9", func(t *testing.T) {
+		marker := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "marker"}}
+		if _, err := admin.CoreV1().ConfigMaps("default").Create(t.Context(), marker, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range cluster.Processes() {
+			if err := p.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			if p.Running() {
+				t.Errorf("%s runs after it was killed", p.Name)
+			}
+		}
+		if err := cluster.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := admin.CoreV1().ConfigMaps("default").Get(t.Context(), "marker", metav1.GetOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+
+	t.Run("each process restarts alone", func(t *testing.T) {
+		for _, p := range cluster.Processes() {
+			if err := p.Restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the API works after a restart of "+p.Name, func(ctx context.Context) (bool, error) {
+				_, err := admin.CoreV1().ConfigMaps("default").Get(ctx, "marker", metav1.GetOptions{})
+				return err == nil, nil
+			})
+		}
+	})
+
+	t.Run("deletes namespaces and collects garbage", func(t *testing.T) {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "doomed"}}
+		ns, err := admin.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		owner, err := admin.CoreV1().ConfigMaps("doomed").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner"}}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		owned := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owned", OwnerReferences: []metav1.OwnerReference{
+			*metav1.NewControllerRef(owner, corev1.SchemeGroupVersion.WithKind("ConfigMap")),
+		}}}
+		if _, err := admin.CoreV1().ConfigMaps("doomed").Create(t.Context(), owned, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := admin.CoreV1().ConfigMaps("doomed").Delete(t.Context(), "owner", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the owned object is collected", func(ctx context.Context) (bool, error) {
+			_, err := admin.CoreV1().ConfigMaps("doomed").Get(ctx, "owned", metav1.GetOptions{})
+			return apierrors.IsNotFound(err), nil
+		})
+		if err := admin.CoreV1().Namespaces().Delete(t.Context(), ns.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the namespace is gone", func(ctx context.Context) (bool, error) {
+			_, err := admin.CoreV1().Namespaces().Get(ctx, ns.Name, metav1.GetOptions{})
+			return apierrors.IsNotFound(err), nil
+		})
+	})
+
+	t.Run("knows users by name and group", func(t *testing.T) {
+		config, err := cluster.UserConfig("alice", "team-a", "team-b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := clientFor(t, config).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+			t.Errorf("alice lists nodes before any grant: %v", err)
+		}
+		binding := &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "team-b-views"},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "team-b"}},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:node"},
+		}
+		if _, err := admin.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "alice may list nodes", func(ctx context.Context) (bool, error) {
+			_, err := clientFor(t, config).CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+			return err == nil, nil
+		})
+		if _, err := clientFor(t, cluster.AnonymousConfig()).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+			t.Errorf("anonymous lists nodes: %v", err)
+		}
+	})
+
+	t.Run("another object finds data and credentials again", func(t *testing.T) {
+		account, err := cluster.ServiceAccountConfig(t.Context(), "default", "robot")
+		if err != nil {
+			t.Fatal(err)
+		}
+		user, err := cluster.UserConfig("admin", "system:masters")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cluster.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		again := newCluster(t, dir)
+		if err := again.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		kubeconfig := t.TempDir() + "/hub.kubeconfig"
+		if err := again.WriteAdminKubeconfig(kubeconfig); err != nil {
+			t.Fatal(err)
+		}
+		config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := clientFor(t, config).CoreV1().ConfigMaps("default").Get(t.Context(), "marker", metav1.GetOptions{}); err != nil {
+			t.Error(err)
+		}
+		// Only the port is another one.
+		user.Host, account.Host = config.Host, config.Host
+		if _, err := clientFor(t, user).CoreV1().ConfigMaps("default").Get(t.Context(), "marker", metav1.GetOptions{}); err != nil {
+			t.Errorf("client certificate of before: %v", err)
+		}
+		if _, err := clientFor(t, account).CoreV1().ConfigMaps("default").Get(t.Context(), "marker", metav1.GetOptions{}); !apierrors.IsForbidden(err) {
+			t.Errorf("token of before: got %v, want a known user without rights", err)
+		}
+	})
+}

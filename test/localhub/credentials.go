@@ -1,0 +1,130 @@
+package localhub
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
+)
+
+// tokenLifetime is how long ServiceAccount tokens are valid, in seconds: as
+// long as anybody leaves `make run` running, since nothing renews them.
+const tokenLifetime = 365 * 24 * 60 * 60
+
+// AdminConfig returns a client configuration of a cluster administrator
+// (group system:masters), without a client-side rate limit.
+func (c *Cluster) AdminConfig() *rest.Config {
+	return rest.CopyConfig(c.admin)
+}
+
+// UserConfig returns a client configuration of any user, authenticated by a
+// client certificate that the cluster's authority signs. The user need not
+// exist anywhere; what it may do is what RBAC says of its name and groups.
+func (c *Cluster) UserConfig(user string, groups ...string) (*rest.Config, error) {
+	config, err := c.anonymousConfig()
+	if err != nil {
+		return nil, err
+	}
+	if config.CertData, config.KeyData, err = c.pki.client.issueClient(user, groups); err != nil {
+		return nil, err
+	}
+	return config, nil
+}
+
+// AnonymousConfig returns a client configuration without any credentials.
+func (c *Cluster) AnonymousConfig() *rest.Config {
+	return rest.AnonymousClientConfig(c.admin)
+}
+
+// ServiceAccountConfig returns a client configuration of a ServiceAccount,
+// authenticated by a token that the cluster issues. It makes the namespace and
+// the ServiceAccount where they do not exist. The cluster must be running.
+func (c *Cluster) ServiceAccountConfig(ctx context.Context, namespace, name string) (*rest.Config, error) {
+	client, err := kubernetes.NewForConfig(c.AdminConfig())
+	if err != nil {
+		return nil, err
+	}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	if _, err := client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		return nil, err
+	}
+	accounts := client.CoreV1().ServiceAccounts(namespace)
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if _, err := accounts.Create(ctx, account, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		return nil, err
+	}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](tokenLifetime)}}
+	token, err := accounts.CreateToken(ctx, name, request, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("token of ServiceAccount %s/%s: %w", namespace, name, err)
+	}
+	config, err := c.anonymousConfig()
+	if err != nil {
+		return nil, err
+	}
+	config.BearerToken = token.Status.Token
+	return config, nil
+}
+
+func (c *Cluster) anonymousConfig() (*rest.Config, error) {
+	bundle, err := c.pki.serving.bundle()
+	if err != nil {
+		return nil, err
+	}
+	return &rest.Config{
+		Host:            c.host,
+		TLSClientConfig: rest.TLSClientConfig{CAData: bundle},
+		QPS:             -1,
+	}, nil
+}
+
+// WriteKubeconfig writes a kubeconfig of any user to path, as UserConfig.
+func (c *Cluster) WriteKubeconfig(path, user string, groups ...string) error {
+	config, err := c.UserConfig(user, groups...)
+	if err != nil {
+		return err
+	}
+	return writeKubeconfig(path, c.Name, user, config)
+}
+
+// WriteAdminKubeconfig writes a cluster administrator's kubeconfig to path.
+func (c *Cluster) WriteAdminKubeconfig(path string) error {
+	return writeKubeconfig(path, c.Name, "admin", c.admin)
+}
+
+// writeKubeconfig writes a kubeconfig with everything inlined. It replaces the
+// file in one step, since a program may be reading the former one.
+func writeKubeconfig(path, cluster, user string, config *rest.Config) error {
+	content, err := clientcmd.Write(clientcmdapi.Config{
+		Clusters: map[string]*clientcmdapi.Cluster{
+			cluster: {Server: config.Host, CertificateAuthorityData: config.CAData},
+		},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{
+			user: {ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, Token: config.BearerToken},
+		},
+		Contexts: map[string]*clientcmdapi.Context{
+			cluster: {Cluster: cluster, AuthInfo: user},
+		},
+		CurrentContext: cluster,
+	})
+	if err != nil {
+		return fmt.Errorf("kubeconfig of %s: %w", user, err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	if err := os.WriteFile(path+".new", content, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}

@@ -1,0 +1,94 @@
+package localhub
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+)
+
+// maxSocketPath is the longest path of a Unix socket on Linux, in bytes.
+const maxSocketPath = 107
+
+// Etcd is one etcd server on a Unix socket, which needs no port, no
+// certificates, and lets in nobody but the user who started it.
+type Etcd struct {
+	*Process
+	// Endpoint is what etcd clients and --etcd-servers take.
+	Endpoint string
+
+	socketDir string
+	ownsDir   bool // socketDir is a temporary directory
+}
+
+// NewEtcd returns an etcd, not started, that keeps its data in dir. The name
+// is used in errors. Without fsync, writes outlast a kill of etcd but not a
+// crash of the machine.
+func NewEtcd(name, dir, binDir, logFile string, fsync bool) (*Etcd, error) {
+	path, err := Binary(binDir, "etcd")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return nil, err
+	}
+	e := &Etcd{socketDir: dir}
+	if len(filepath.Join(dir, "client.sock")) > maxSocketPath {
+		if e.socketDir, err = os.MkdirTemp("", "etcd-"); err != nil {
+			return nil, err
+		}
+		e.ownsDir = true
+	}
+	client, peer := filepath.Join(e.socketDir, "client.sock"), filepath.Join(e.socketDir, "peer.sock")
+	e.Endpoint = "unix://" + client
+	e.Process = &Process{
+		Name: name,
+		Path: path,
+		Args: []string{
+			"--name=default",
+			"--data-dir=" + filepath.Join(dir, "data"),
+			"--listen-client-urls=" + e.Endpoint,
+			"--listen-peer-urls=unix://" + peer,
+			// What is advertised must be host:port. Nobody goes by it: there is one
+			// member, and clients are told the endpoint.
+			"--advertise-client-urls=http://localhost:2379",
+			"--initial-advertise-peer-urls=http://localhost:2380",
+			"--initial-cluster=default=http://localhost:2380",
+			"--log-level=warn",
+		},
+		LogFile: logFile,
+		// The socket is listened on before etcd can answer; its clients retry.
+		Ready: func(context.Context) error {
+			_, err := os.Stat(client)
+			return err
+		},
+		// A killed etcd leaves its sockets behind.
+		Prepare: func() error {
+			return errors.Join(removeIfExists(client), removeIfExists(peer))
+		},
+	}
+	if !fsync {
+		e.Args = append(e.Args, "--unsafe-no-fsync")
+	}
+	return e, nil
+}
+
+// Stop stops etcd like [Process.Stop].
+func (e *Etcd) Stop(ctx context.Context) error {
+	err := e.Process.Stop(ctx)
+	if e.ownsDir {
+		// Only empty when etcd stopped in good order; never anybody else's.
+		_ = os.Remove(e.socketDir)
+	}
+	return err
+}
+
+func removeIfExists(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,226 @@
+package localhub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+)
+
+// FleetOptions says how a [Fleet] is made. Dir is required.
+type FleetOptions struct {
+	// Dir keeps everything: data, keys and kubeconfigs.
+	Dir string
+	// LogDir receives the logs; <Dir>/logs if empty.
+	LogDir string
+	// Clusters are the names of the managed clusters; there may be none.
+	Clusters []string
+	// BinDir has our programs; [BinDir]() if empty.
+	BinDir string
+	// KubeBinDir has the hub's Kubernetes programs, for another version than
+	// that of BinDir; BinDir if empty.
+	KubeBinDir string
+	// NoFsync is as in [ClusterOptions].
+	NoFsync bool
+	// HubArgs, APIServerArgs and AgentArgs are further arguments of the hub's
+	// kube-apiserver, our apiserver and every agent.
+	HubArgs, APIServerArgs, AgentArgs []string
+	// Progress is called with each finished step and the time since Start.
+	Progress func(step string, elapsed time.Duration)
+}
+
+// Member is a managed cluster with its agent.
+type Member struct {
+	*Cluster
+	// Agent is the cluster's agent.
+	Agent *Agent
+}
+
+// Fleet is a hub with our apiserver, and managed clusters with our agents.
+type Fleet struct {
+	// Hub is the hub's control plane.
+	Hub *Cluster
+	// Server is our apiserver.
+	Server *APIServer
+	// Members are the managed clusters, in the order of the options.
+	Members []*Member
+
+	progress func(step string, elapsed time.Duration)
+}
+
+// NewFleet makes a fleet and starts nothing.
+func NewFleet(opts FleetOptions) (*Fleet, error) {
+	if opts.LogDir == "" {
+		opts.LogDir = filepath.Join(opts.Dir, "logs")
+	}
+	if opts.BinDir == "" {
+		opts.BinDir = BinDir()
+	}
+	if opts.KubeBinDir == "" {
+		opts.KubeBinDir = opts.BinDir
+	}
+	f := &Fleet{progress: opts.Progress}
+	if f.progress == nil {
+		f.progress = func(string, time.Duration) {}
+	}
+	var err error
+	f.Hub, err = NewCluster(ClusterOptions{
+		Name:          "hub",
+		Dir:           filepath.Join(opts.Dir, "hub"),
+		LogDir:        opts.LogDir,
+		BinDir:        opts.KubeBinDir,
+		NoFsync:       opts.NoFsync,
+		APIServerArgs: opts.HubArgs,
+	})
+	if err != nil {
+		return nil, err
+	}
+	f.Server, err = NewAPIServer(APIServerOptions{
+		Hub:    f.Hub,
+		Dir:    filepath.Join(opts.Dir, "apiserver"),
+		LogDir: opts.LogDir,
+		BinDir: opts.BinDir,
+		Args:   opts.APIServerArgs,
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, name := range opts.Clusters {
+		if name == "hub" || slices.Contains(opts.Clusters[:i], name) {
+			return nil, fmt.Errorf("managed cluster %q: the name is taken", name)
+		}
+		dir := filepath.Join(opts.Dir, name)
+		m := &Member{}
+		m.Cluster, err = NewCluster(ClusterOptions{
+			Name:    name,
+			Dir:     dir,
+			LogDir:  opts.LogDir,
+			BinDir:  opts.BinDir,
+			NoFsync: opts.NoFsync,
+		})
+		if err != nil {
+			return nil, err
+		}
+		m.Agent, err = NewAgent(AgentOptions{
+			Hub:     f.Hub,
+			Managed: m.Cluster,
+			Dir:     filepath.Join(dir, "agent"),
+			LogDir:  opts.LogDir,
+			BinDir:  opts.BinDir,
+			Args:    opts.AgentArgs,
+		})
+		if err != nil {
+			return nil, err
+		}
+		f.Members = append(f.Members, m)
+	}
+	return f, nil
+}
+
+// Start starts everything and returns when the hub serves our API and every
+// agent is ready. If anything fails, it stops what it started.
+func (f *Fleet) Start(ctx context.Context) error {
+	err := f.start(ctx)
+	if err != nil {
+		// The caller's context may be why it failed; stopping is still due.
+		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*stopTimeout)
+		defer cancel()
+		err = errors.Join(err, f.Stop(stopCtx))
+	}
+	return err
+}
+
+func (f *Fleet) start(ctx context.Context) error {
+	begin := time.Now()
+	var mu sync.Mutex
+	done := func(step string) {
+		mu.Lock()
+		defer mu.Unlock()
+		f.progress(step, time.Since(begin))
+	}
+	started := func(process *Process) { done(fmt.Sprintf("%s is up (process %d)", process.Name, process.PID())) }
+
+	// The managed clusters come up beside the hub; only the agents need both.
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var managed sync.WaitGroup
+	for _, m := range f.Members {
+		managed.Go(func() {
+			if err := m.Cluster.Start(ctx); err != nil {
+				cancel(err)
+				return
+			}
+			done(m.Name + " is up")
+		})
+	}
+	err := func() error {
+		if err := f.Hub.Start(ctx); err != nil {
+			return err
+		}
+		done("hub is up")
+		if err := f.Server.Start(ctx); err != nil {
+			return err
+		}
+		started(f.Server.Process)
+		if err := f.Server.Register(ctx); err != nil {
+			return err
+		}
+		done("APIServices are available")
+		for _, m := range f.Members {
+			if err := JoinCluster(ctx, f.Hub, m.Name); err != nil {
+				return err
+			}
+			done(m.Name + " has joined the hub")
+		}
+		return nil
+	}()
+	if err != nil {
+		cancel(err)
+	}
+	managed.Wait()
+	// The first failure is the cause; others may be but its consequences.
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	for _, m := range f.Members {
+		if err := m.Agent.Start(ctx); err != nil {
+			return err
+		}
+		started(m.Agent.Process)
+	}
+	return nil
+}
+
+// Stop stops everything, each before what it depends on. It is no error if
+// some or all of it does not run.
+func (f *Fleet) Stop(ctx context.Context) error {
+	var errs []error
+	for _, m := range f.Members {
+		errs = append(errs, m.Agent.Stop(ctx))
+	}
+	errs = append(errs, f.Server.Stop(ctx))
+	clusters := []*Cluster{f.Hub}
+	for _, m := range f.Members {
+		clusters = append(clusters, m.Cluster)
+	}
+	stopped := make([]error, len(clusters))
+	var wg sync.WaitGroup
+	for i, cluster := range clusters {
+		wg.Go(func() { stopped[i] = cluster.Stop(ctx) })
+	}
+	wg.Wait()
+	return errors.Join(append(errs, stopped...)...)
+}
+
+// Processes returns every process of the fleet.
+func (f *Fleet) Processes() []*Process {
+	processes := append(f.Hub.Processes(), f.Server.Process)
+	for _, m := range f.Members {
+		processes = append(processes, m.Processes()...)
+		processes = append(processes, m.Agent.Process)
+	}
+	return processes
+}

@@ -1,0 +1,187 @@
+package localhub
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
+)
+
+// leafLifetime is how long issued certificates are valid. Serving certificates
+// are issued anew whenever their server's object is made.
+const leafLifetime = 365 * 24 * time.Hour
+
+// authority is a certificate authority kept as <dir>/<name>.crt and .key.
+type authority struct {
+	certFile, keyFile string
+	cert              *x509.Certificate
+	key               crypto.Signer
+}
+
+// loadAuthority reads the authority name from dir, or makes it there.
+func loadAuthority(dir, name string) (*authority, error) {
+	a := &authority{
+		certFile: filepath.Join(dir, name+".crt"),
+		keyFile:  filepath.Join(dir, name+".key"),
+	}
+	var err error
+	if a.key, err = loadKey(a.keyFile); err != nil {
+		return nil, err
+	}
+	certs, err := cert.CertsFromFile(a.certFile)
+	switch {
+	case err == nil:
+		a.cert = certs[0]
+		return a, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("read certificate authority: %w", err)
+	}
+	if a.cert, err = cert.NewSelfSignedCACert(cert.Config{CommonName: name}, a.key); err != nil {
+		return nil, fmt.Errorf("make certificate authority %s: %w", name, err)
+	}
+	content, err := cert.EncodeCertificates(a.cert)
+	if err != nil {
+		return nil, err
+	}
+	return a, cert.WriteCert(a.certFile, content)
+}
+
+// loadKey reads a private key, or makes one at path.
+func loadKey(path string) (crypto.Signer, error) {
+	content, _, err := keyutil.LoadOrGenerateKeyFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("private key %s: %w", path, err)
+	}
+	key, err := keyutil.ParsePrivateKeyPEM(content)
+	if err != nil {
+		return nil, fmt.Errorf("private key %s: %w", path, err)
+	}
+	signer, ok := key.(crypto.Signer)
+	if !ok {
+		return nil, fmt.Errorf("private key %s: cannot sign with a %T", path, key)
+	}
+	return signer, nil
+}
+
+// bundle returns the authority's certificate in PEM.
+func (a *authority) bundle() ([]byte, error) {
+	return cert.EncodeCertificates(a.cert)
+}
+
+// issue makes a key and a certificate for it, both in PEM.
+func (a *authority) issue(template *x509.Certificate) (certPEM, keyPEM []byte, err error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
+		return nil, nil, err
+	}
+	// A minute ago, against clocks that step back.
+	template.NotBefore = time.Now().Add(-time.Minute)
+	template.NotAfter = template.NotBefore.Add(leafLifetime)
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
+	if err != nil {
+		return nil, nil, fmt.Errorf("sign certificate for %q: %w", template.Subject.CommonName, err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, nil, err
+	}
+	if certPEM, err = cert.EncodeCertificates(leaf); err != nil {
+		return nil, nil, err
+	}
+	keyPEM, err = keyutil.MarshalPrivateKeyToPEM(key)
+	return certPEM, keyPEM, err
+}
+
+// issueClient issues a client certificate: to Kubernetes, user and groups.
+func (a *authority) issueClient(user string, groups []string) (certPEM, keyPEM []byte, err error) {
+	return a.issue(&x509.Certificate{
+		Subject:     pkix.Name{CommonName: user, Organization: groups},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+}
+
+// issueServing issues a serving certificate for the DNS names and 127.0.0.1
+// and writes it to <dir>/serving.crt and .key.
+func (a *authority) issueServing(dir string, dnsNames ...string) (certFile, keyFile string, err error) {
+	certPEM, keyPEM, err := a.issue(&x509.Certificate{
+		Subject:     pkix.Name{CommonName: dnsNames[0]},
+		DNSNames:    dnsNames,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	})
+	if err != nil {
+		return "", "", err
+	}
+	return writePair(dir, "serving", certPEM, keyPEM)
+}
+
+// writePair writes a certificate and its key to <dir>/<name>.crt and .key.
+func writePair(dir, name string, certPEM, keyPEM []byte) (certFile, keyFile string, err error) {
+	certFile = filepath.Join(dir, name+".crt")
+	keyFile = filepath.Join(dir, name+".key")
+	if err := cert.WriteCert(certFile, certPEM); err != nil {
+		return "", "", err
+	}
+	return certFile, keyFile, keyutil.WriteKey(keyFile, keyPEM)
+}
+
+// controlPlanePKI is every key and certificate of one control plane.
+type controlPlanePKI struct {
+	serving, client, frontProxy *authority
+
+	servingCert, servingKey       string
+	frontProxyCert, frontProxyKey string
+	serviceAccountKey             string
+}
+
+// frontProxyName is the one name that the aggregation layer's requests bear.
+const frontProxyName = "front-proxy-client"
+
+func loadControlPlanePKI(dir string) (*controlPlanePKI, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	p := &controlPlanePKI{serviceAccountKey: filepath.Join(dir, "service-account.key")}
+	var err error
+	// Three authorities, as in production: whoever holds a client certificate
+	// must be unable to pose as the front proxy or as the server.
+	if p.serving, err = loadAuthority(dir, "serving-ca"); err != nil {
+		return nil, err
+	}
+	if p.client, err = loadAuthority(dir, "client-ca"); err != nil {
+		return nil, err
+	}
+	if p.frontProxy, err = loadAuthority(dir, "front-proxy-ca"); err != nil {
+		return nil, err
+	}
+	if _, err = loadKey(p.serviceAccountKey); err != nil {
+		return nil, err
+	}
+	p.servingCert, p.servingKey, err = p.serving.issueServing(dir, "localhost", "kubernetes.default.svc", "kubernetes.default", "kubernetes")
+	if err != nil {
+		return nil, err
+	}
+	certPEM, keyPEM, err := p.frontProxy.issueClient(frontProxyName, nil)
+	if err != nil {
+		return nil, err
+	}
+	p.frontProxyCert, p.frontProxyKey, err = writePair(dir, frontProxyName, certPEM, keyPEM)
+	return p, err
+}

@@ -1,0 +1,346 @@
+package localhub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+const (
+	// startTimeout bounds the wait for a process to become ready when the
+	// caller's context has no earlier deadline. Generous: a start takes one
+	// or two seconds, but CI machines are shared.
+	startTimeout = 2 * time.Minute
+	// stopTimeout is how long a process may take to stop after SIGTERM.
+	stopTimeout = 20 * time.Second
+	// pollInterval is how often readiness is asked for.
+	pollInterval = 50 * time.Millisecond
+	// logTail is how many of its last log lines the error of a failed process carries.
+	logTail = 12
+)
+
+// Process is one program that can be started, stopped, killed and started
+// again with the same arguments. Its exported fields are set before the first
+// Start and not changed while it runs. It is safe for concurrent use.
+type Process struct {
+	// Name says what the process is, in errors and progress: "hub kube-apiserver".
+	Name string
+	// Path is the file to execute.
+	Path string
+	// Args are the arguments, without the program's name.
+	Args []string
+	// Env is added to the environment of this program, as KEY=value.
+	Env []string
+	// LogFile receives standard output and standard error. It is emptied by
+	// the first Start and appended to by later ones. Its directory is created.
+	LogFile string
+	// Ready returns nil once the process does its work. It is called again
+	// and again until then. Without it the process is ready when it runs.
+	Ready func(context.Context) error
+	// Prepare runs before each start, if set.
+	Prepare func() error
+	// StopTimeout is how long Stop waits after SIGTERM before SIGKILL; 20 s if zero.
+	StopTimeout time.Duration
+
+	mu       sync.Mutex
+	cmd      *exec.Cmd     // nil before the first Start
+	exited   chan struct{} // closed when cmd has exited; nil before the first Start
+	waitErr  error         // valid when exited is closed
+	started  bool          // the log has been emptied once
+	logStart int64         // where in the log the present run begins
+}
+
+// Start starts the process and returns when it is ready. It fails if the
+// process is running already, cannot be executed, exits, or is not ready in
+// time: by the deadline of ctx, two minutes at most. The error names the
+// process, the reason, its log and the log's last lines; the process is then
+// not running.
+//
+// The context bounds the start only: the process outlives it.
+func (p *Process) Start(ctx context.Context) error {
+	exited, err := p.launch()
+	if err != nil {
+		return fmt.Errorf("start %s: %w", p.Name, err)
+	}
+	if p.Ready == nil {
+		return nil
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	var last error
+	err = wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+		select {
+		case <-exited:
+			return false, fmt.Errorf("it exited (%s)", p.exitReason())
+		default:
+		}
+		// One attempt may hang in a server that accepts but does not answer.
+		attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		if err := p.Ready(attempt); err != nil {
+			if ctx.Err() == nil || last == nil {
+				last = err
+			}
+			return false, nil
+		}
+		return true, nil
+	})
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		err = fmt.Errorf("not ready in time: %w", errors.Join(context.Cause(ctx), last))
+	}
+	_ = p.Kill()
+	return fmt.Errorf("start %s: %w%s", p.Name, err, p.LogTail())
+}
+
+// launch executes the program and returns the channel that closes at its exit.
+func (p *Process) launch() (<-chan struct{}, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.running() {
+		return nil, fmt.Errorf("already running as process %d", p.cmd.Process.Pid)
+	}
+	if p.Prepare != nil {
+		if err := p.Prepare(); err != nil {
+			return nil, err
+		}
+	}
+	log, err := p.openLog()
+	if err != nil {
+		return nil, err
+	}
+
+	cmd := exec.Command(p.Path, p.Args...)
+	cmd.Env = append(os.Environ(), p.Env...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = childAttributes()
+
+	exited := make(chan struct{})
+	launched := make(chan error, 1)
+	go func() {
+		// The kernel ends the child when the thread that forked it ends, not
+		// when our process does. So that thread must live as long as the child.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		defer func() { _ = log.Close() }()
+		err := cmd.Start()
+		launched <- err
+		if err != nil {
+			return
+		}
+		err = cmd.Wait()
+		p.mu.Lock()
+		p.waitErr = err
+		p.mu.Unlock()
+		close(exited)
+	}()
+	if err := <-launched; err != nil {
+		return nil, err
+	}
+	p.cmd, p.exited, p.waitErr, p.started = cmd, exited, nil, true
+	return exited, nil
+}
+
+func (p *Process) openLog() (*os.File, error) {
+	if p.LogFile == "" {
+		return os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	}
+	if err := os.MkdirAll(filepath.Dir(p.LogFile), 0o700); err != nil {
+		return nil, err
+	}
+	flags := os.O_CREATE | os.O_WRONLY | os.O_APPEND
+	if !p.started {
+		flags |= os.O_TRUNC
+	}
+	log, err := os.OpenFile(p.LogFile, flags, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	info, err := log.Stat()
+	if err != nil {
+		return nil, errors.Join(err, log.Close())
+	}
+	p.logStart = info.Size()
+	return log, nil
+}
+
+// running reports whether the process runs. The caller holds mu.
+func (p *Process) running() bool {
+	if p.exited == nil {
+		return false
+	}
+	select {
+	case <-p.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+// Running reports whether the process runs.
+func (p *Process) Running() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.running()
+}
+
+// PID returns the process id of the running or last run process, 0 before the
+// first Start.
+func (p *Process) PID() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd == nil {
+		return 0
+	}
+	return p.cmd.Process.Pid
+}
+
+// Exited returns a channel that is closed when the present run ends, for
+// whatever reason. Before the first Start it is closed.
+func (p *Process) Exited() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.exited == nil {
+		closed := make(chan struct{})
+		close(closed)
+		return closed
+	}
+	return p.exited
+}
+
+// Stop asks the process to stop and waits until it has. If it has not within
+// StopTimeout or by the deadline of ctx, it is killed and an error says so.
+// Stopping a process that does not run is no error.
+func (p *Process) Stop(ctx context.Context) error {
+	if !p.Running() {
+		return nil
+	}
+	timeout := p.StopTimeout
+	if timeout == 0 {
+		timeout = stopTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	exited := p.Exited()
+	if err := p.signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	select {
+	case <-exited:
+		return nil
+	case <-ctx.Done():
+		err := fmt.Errorf("stop %s: killed, as it had not stopped in time (log: %s)", p.Name, p.LogFile)
+		return errors.Join(err, p.Kill())
+	}
+}
+
+// Kill ends the process at once (SIGKILL) and waits until it is gone. Killing
+// a process that does not run is no error.
+func (p *Process) Kill() error {
+	exited := p.Exited()
+	if err := p.signal(syscall.SIGKILL); err != nil {
+		return err
+	}
+	<-exited
+	return nil
+}
+
+func (p *Process) signal(sig syscall.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.running() {
+		return nil
+	}
+	if err := p.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("signal %s: %w", p.Name, err)
+	}
+	return nil
+}
+
+// Restart kills the process if it runs and starts it again, as after a crash.
+func (p *Process) Restart(ctx context.Context) error {
+	if err := p.Kill(); err != nil {
+		return err
+	}
+	return p.Start(ctx)
+}
+
+// exitReason says how the last run ended.
+func (p *Process) exitReason() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.waitErr != nil {
+		return p.waitErr.Error()
+	}
+	return "exit status 0"
+}
+
+// Failure describes how the last run ended, with the log and its last lines.
+func (p *Process) Failure() error {
+	return fmt.Errorf("%s exited (%s)%s", p.Name, p.exitReason(), p.LogTail())
+}
+
+// LogTail returns the path of the log and what the present or last run wrote
+// there last, or its panic, laid out to follow an error message; empty without
+// a log.
+func (p *Process) LogTail() string {
+	if p.LogFile == "" {
+		return ""
+	}
+	p.mu.Lock()
+	start := p.logStart
+	p.mu.Unlock()
+	lines := lastLines(p.LogFile, start, logTail)
+	if len(lines) == 0 {
+		return fmt.Sprintf("; its log %s has nothing of this run", p.LogFile)
+	}
+	return fmt.Sprintf("; its log is %s and ends:\n\t%s", p.LogFile, strings.Join(lines, "\n\t"))
+}
+
+// lastLines returns up to n last lines of a file from offset start on, or n
+// from where a panic begins, without empty ones; none if it cannot be read.
+func lastLines(path string, start int64, n int) []string {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = file.Close() }()
+	const window = 64 << 10
+	if info, err := file.Stat(); err == nil {
+		_, _ = file.Seek(max(start, info.Size()-window), io.SeekStart)
+	}
+	content, _ := io.ReadAll(file)
+	var lines []string
+	for line := range strings.Lines(string(content)) {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		if len(line) > 500 {
+			line = line[:500] + "…"
+		}
+		lines = append(lines, line)
+	}
+	// The end of a panic is the bottom of a stack; its top says why.
+	panicked := slices.IndexFunc(lines, func(line string) bool {
+		return strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ")
+	})
+	if panicked >= 0 {
+		return lines[panicked:min(len(lines), panicked+n)]
+	}
+	return lines[max(0, len(lines)-n):]
+}

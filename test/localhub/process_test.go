@@ -1,0 +1,222 @@
+package localhub_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"open-cluster-management.io/hub-apiserver/test/localhub"
+)
+
+// parentEnv makes this test binary the program whose death is tested.
+const parentEnv = "LOCALHUB_TEST_PARENT"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(parentEnv) != "" {
+		runParent()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// shell returns a process that runs a shell script.
+func shell(t *testing.T, script string) *localhub.Process {
+	t.Helper()
+	p := &localhub.Process{
+		Name:    "script",
+		Path:    "/bin/sh",
+		Args:    []string{"-c", script},
+		LogFile: filepath.Join(t.TempDir(), "script.log"),
+	}
+	t.Cleanup(func() { _ = p.Kill() })
+	return p
+}
+
+func TestFailedStartNamesProcessReasonAndLog(t *testing.T) {
+	tests := map[string]struct {
+		script  string
+		timeout time.Duration
+		want    []string
+	}{
+		"exits":       {script: "echo no such disk; exit 3", timeout: time.Minute, want: []string{"start script", "exit status 3", "no such disk", "script.log"}},
+		"never up":    {script: "echo waiting; exec sleep 60", timeout: 300 * time.Millisecond, want: []string{"start script", "not ready in time", "not yet", "waiting", "script.log"}},
+		"panics":      {script: "echo 'panic: no luck'; seq 100; exit 2", timeout: time.Minute, want: []string{"panic: no luck", "exit status 2"}},
+		"says naught": {script: "exit 1", timeout: time.Minute, want: []string{"script.log", "nothing of this run"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), test.timeout)
+			defer cancel()
+			p := shell(t, test.script)
+			p.Ready = func(context.Context) error { return errors.New("not yet") }
+			err := p.Start(ctx)
+			if err == nil {
+				t.Fatal("start succeeded")
+			}
+			for _, want := range test.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("error lacks %q: %v", want, err)
+				}
+			}
+			if p.Running() {
+				t.Error("still running after a failed start")
+			}
+		})
+	}
+}
+
+func TestStartOfMissingProgram(t *testing.T) {
+	p := shell(t, "")
+	p.Path = "/nonexistent/program"
+	if err := p.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "start script") {
+		t.Errorf("got %v, want an error that names the process", err)
+	}
+}
+
+func TestStopIsGracefulThenNot(t *testing.T) {
+	ready := func(p *localhub.Process) func(context.Context) error {
+		return func(context.Context) error {
+			if content, err := os.ReadFile(p.LogFile); err != nil || !strings.Contains(string(content), "up") {
+				return errors.New("not up")
+			}
+			return nil
+		}
+	}
+	graceful := shell(t, `trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done`)
+	graceful.Ready = ready(graceful)
+	if err := graceful.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := graceful.Start(t.Context()); err == nil {
+		t.Error("a second start of a running process succeeded")
+	}
+	if err := graceful.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if content, _ := os.ReadFile(graceful.LogFile); !strings.Contains(string(content), "bye") {
+		t.Errorf("it was not asked to stop; log: %s", content)
+	}
+	if err := graceful.Stop(t.Context()); err != nil {
+		t.Errorf("stop of a stopped process: %v", err)
+	}
+
+	stubborn := shell(t, `trap '' TERM; echo up; while :; do sleep 0.05; done`)
+	stubborn.Ready = ready(stubborn)
+	stubborn.StopTimeout = 200 * time.Millisecond
+	if err := stubborn.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := stubborn.Stop(t.Context()); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("got %v, want an error that says it was killed", err)
+	}
+	select {
+	case <-stubborn.Exited():
+	default:
+		t.Error("still running")
+	}
+}
+
+func TestRestartKeepsTheLog(t *testing.T) {
+	p := shell(t, "echo run $$; exec sleep 60")
+	for range 2 {
+		if err := p.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		want := fmt.Sprintf("run %d", p.PID())
+		err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+			content, err := os.ReadFile(p.LogFile)
+			return strings.Contains(string(content), want), err
+		})
+		if err != nil {
+			t.Fatalf("log lacks %q: %v", want, err)
+		}
+	}
+	if content, _ := os.ReadFile(p.LogFile); strings.Count(string(content), "run ") != 2 {
+		t.Errorf("log does not have both runs: %s", content)
+	}
+}
+
+// runParent starts a process, prints its id and waits to be killed.
+func runParent() {
+	p := &localhub.Process{Name: "child", Path: "/bin/sleep", Args: []string{"60"}}
+	if err := p.Start(context.Background()); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Println(p.PID())
+	// The forking thread must outlive idleness: give the runtime a reason to drop threads.
+	time.Sleep(time.Minute)
+}
+
+func TestChildDiesWithAKilledParent(t *testing.T) {
+	parent := exec.Command(os.Args[0])
+	parent.Env = append(os.Environ(), parentEnv+"=1")
+	out, err := parent.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = parent.Process.Kill() }()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	child, err := strconv.Atoi(strings.TrimSpace(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(child, 0); err != nil {
+		t.Fatalf("child %d does not run: %v", child, err)
+	}
+	if err := parent.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = parent.Wait()
+	err = wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+		return gone(child), nil
+	})
+	if err != nil {
+		t.Errorf("child %d runs on after its parent was killed", child)
+	}
+}
+
+// gone reports whether a process has ended. It may still be a zombie, if
+// whoever inherited it does not collect it.
+func gone(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err != nil || strings.Contains(string(stat), ") Z ")
+}
+
+func TestFreePortIsGivenOnce(t *testing.T) {
+	seen := map[int]bool{}
+	for range 50 {
+		port, err := localhub.FreePort()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen[port] {
+			t.Errorf("port %d given twice", port)
+		}
+		seen[port] = true
+	}
+}
+
+func TestMissingBinarySaysWhatToRun(t *testing.T) {
+	_, err := localhub.Binary(t.TempDir(), "etcd")
+	if err == nil || !strings.Contains(err.Error(), "make test") {
+		t.Errorf("got %v, want an error that says what to run", err)
+	}
+}
