@@ -104,7 +104,8 @@ func run(ctx context.Context) (err error) {
 	fmt.Printf("    the managed clusters: kubectl --kubeconfig %s/<cluster>.kubeconfig\n", stateDir)
 	fmt.Println("    Ctrl-C stops everything; the data stays for the next run")
 	if failed := firstExit(ctx, fleet.Processes()); failed != nil {
-		return failed.Failure()
+		fmt.Printf("\n==> %v\n", failed.Failure())
+		return fmt.Errorf("%s exited", failed.Name)
 	}
 	return nil
 }

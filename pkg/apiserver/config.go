@@ -109,13 +109,18 @@ func (c CompletedConfig) New() (*Server, error) {
 		return nil, fmt.Errorf("installing the API groups: %w", err)
 	}
 
-	s := &Server{generic: generic, hub: hub, extra: c.extra, informers: clients.informers()}
-	s.controller, err = worksync.NewController(deliverer,
-		s.informers.own.Rbac().V1alpha1().ClusterPermissions(),
-		s.informers.works.Work().V1().ManifestWorks(),
+	s := &Server{generic: generic, hub: hub, extra: c.extra, clients: clients, informers: clients.informers()}
+	works := s.informers.works.Work().V1().ManifestWorks()
+	repair, err := worksync.NewController(deliverer,
+		s.informers.own.Rbac().V1alpha1().ClusterPermissions(), works,
 		s.informers.clusters.Cluster().V1().ManagedClusters())
 	if err != nil {
 		return nil, err
+	}
+	s.controllers = append(s.controllers, repair.Run)
+	if clients.works == clients.own {
+		// A hub that keeps the works elsewhere has its own way to expire them.
+		s.controllers = append(s.controllers, worksync.NewExpirer(clients.works.WorkV1(), works).Run)
 	}
 	return s, s.addHooks()
 }

@@ -13,6 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
 const (
@@ -33,7 +36,9 @@ type hubAccess struct {
 	err     error
 }
 
-func newHubAccess(hub kubernetes.Interface, namespace string) *hubAccess {
+// newHubAccess knows what the server needs, which includes ManifestWorks and
+// ManagedClusters where the hub itself keeps them.
+func newHubAccess(hub kubernetes.Interface, namespace string, worksOnHub, clustersOnHub bool) *hubAccess {
 	a := &hubAccess{hub: hub}
 	add := func(namespace, group, resource string, verbs ...string) {
 		for _, verb := range verbs {
@@ -59,6 +64,12 @@ func newHubAccess(hub kubernetes.Interface, namespace string) *hubAccess {
 		add("", "admissionregistration.k8s.io", resource, "list", "watch")
 	}
 	add(namespace, "coordination.k8s.io", "leases", "get", "create", "update")
+	if worksOnHub {
+		add("", workv1.GroupName, "manifestworks", "get", "list", "watch", "create", "update", "delete")
+	}
+	if clustersOnHub {
+		add("", clusterv1.GroupName, "managedclusters", "get", "list", "watch")
+	}
 	return a
 }
 

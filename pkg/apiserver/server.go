@@ -14,19 +14,19 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
-
-	"open-cluster-management.io/hub-apiserver/pkg/worksync"
 )
 
 const campaignPause = time.Second
 
 // Server is the API server, ready to run.
 type Server struct {
-	generic    *genericapiserver.GenericAPIServer
-	hub        kubernetes.Interface
-	extra      *ExtraConfig
-	informers  informerFactories
-	controller *worksync.Controller
+	generic   *genericapiserver.GenericAPIServer
+	hub       kubernetes.Interface
+	extra     *ExtraConfig
+	clients   *clients
+	informers informerFactories
+	// controllers run on the leader, each until its context ends.
+	controllers []func(context.Context)
 
 	// running counts the goroutines of the server's own; Run waits for them.
 	running sync.WaitGroup
@@ -35,7 +35,7 @@ type Server struct {
 }
 
 func (s *Server) addHooks() error {
-	access := newHubAccess(s.hub, s.extra.Namespace)
+	access := newHubAccess(s.hub, s.extra.Namespace, s.clients.works != s.clients.own, s.clients.clusters != s.clients.own)
 	if err := s.generic.AddReadyzChecks(healthz.NamedCheck("hub-permissions", access.check)); err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (s *Server) runInformers(ctx context.Context) {
 // campaign runs the controllers whenever this replica leads, until ctx ends.
 func (s *Server) campaign(ctx context.Context) {
 	if !s.extra.LeaderElection.LeaderElect {
-		s.controller.Run(ctx)
+		s.runControllers(ctx)
 		return
 	}
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
@@ -108,6 +108,14 @@ func (s *Server) campaign(ctx context.Context) {
 			klog.FromContext(ctx).Error(err, "leader election")
 		}
 	}, campaignPause)
+}
+
+func (s *Server) runControllers(ctx context.Context) {
+	var running sync.WaitGroup
+	for _, run := range s.controllers {
+		running.Go(func() { run(ctx) })
+	}
+	running.Wait()
 }
 
 func (s *Server) lead(ctx context.Context) error {
@@ -128,7 +136,7 @@ func (s *Server) lead(ctx context.Context) error {
 			OnStartedLeading: func(ctx context.Context) {
 				s.term.Lock()
 				defer s.term.Unlock()
-				s.controller.Run(ctx)
+				s.runControllers(ctx)
 			},
 			OnStoppedLeading: func() {},
 		},

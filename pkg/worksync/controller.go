@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -12,10 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
-	"k8s.io/klog/v2"
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
@@ -28,15 +24,8 @@ import (
 	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
 )
 
-const (
-	workers          = 8
-	reconcileTimeout = 30 * time.Second
-	firstRetry       = 100 * time.Millisecond
-	lastRetry        = time.Minute
-
-	// byOwner indexes works by namespace/name of the ClusterPermission that controls them.
-	byOwner = "byClusterPermission"
-)
+// byOwner indexes works by namespace/name of the ClusterPermission that controls them.
+const byOwner = "byClusterPermission"
 
 // Controller repairs what the requests could not finish, restores works that
 // someone else changed or removed, and is the only writer of the status of
@@ -47,16 +36,7 @@ type Controller struct {
 	works       worklisters.ManifestWorkLister
 	workIndex   cache.Indexer
 	clusters    clusterlisters.ManagedClusterLister
-	feeds       []feed
-
-	// queue belongs to the run that is under way.
-	queue workqueue.TypedRateLimitingInterface[string]
-}
-
-// feed says what a change of an object queues.
-type feed struct {
-	informer cache.SharedIndexInformer
-	keys     func(obj any) []string
+	loop        loop
 }
 
 // NewController returns a controller that is fed by the given informers, which
@@ -69,13 +49,21 @@ func NewController(deliverer *Deliverer, permissions rbacinformers.ClusterPermis
 		workIndex:   works.Informer().GetIndexer(),
 		clusters:    clusters.Lister(),
 	}
-	c.feeds = []feed{
-		{permissions.Informer(), permissionKeys},
-		{works.Informer(), ownerKeys},
-		{clusters.Informer(), c.clusterKeys},
+	c.loop = loop{
+		name:      "clusterpermission",
+		reconcile: c.reconcile,
+		feeds: []feed{
+			{permissions.Informer(), permissionKeys},
+			{works.Informer(), ownerKeys},
+			{clusters.Informer(), c.clusterKeys},
+		},
 	}
 	if err := works.Informer().AddIndexers(cache.Indexers{byOwner: func(obj any) ([]string, error) {
-		return ownerKeys(obj), nil
+		var out []string
+		for _, owner := range ownerKeys(obj) {
+			out = append(out, owner.String())
+		}
+		return out, nil
 	}}); err != nil {
 		return nil, fmt.Errorf("indexing ManifestWorks: %w", err)
 	}
@@ -84,83 +72,29 @@ func NewController(deliverer *Deliverer, permissions rbacinformers.ClusterPermis
 
 // Run repairs until ctx ends, and returns once every worker has stopped. It may
 // run again afterwards, but not twice at once.
-func (c *Controller) Run(ctx context.Context) {
-	if ctx.Err() != nil {
-		return
-	}
-	defer utilruntime.HandleCrashWithContext(ctx)
-	c.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry),
-		workqueue.TypedRateLimitingQueueConfig[string]{Name: "clusterpermission"})
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer c.queue.ShutDown()
+func (c *Controller) Run(ctx context.Context) { c.loop.run(ctx) }
 
-	var synced []cache.InformerSynced
-	for _, feed := range c.feeds {
-		// Adding the handler replays every object, so that each is looked at
-		// once by whoever has just become the one that acts.
-		registration, err := feed.informer.AddEventHandler(handler(c.queue, feed.keys))
-		if err != nil {
-			utilruntime.HandleErrorWithContext(ctx, err, "watching for changes")
-			return
-		}
-		defer func() {
-			if err := feed.informer.RemoveEventHandler(registration); err != nil {
-				utilruntime.HandleErrorWithContext(ctx, err, "no longer watching for changes")
-			}
-		}()
-		synced = append(synced, registration.HasSynced)
-	}
-	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
-		return
-	}
-	for range workers {
-		running.Go(func() {
-			wait.UntilWithContext(ctx, func(ctx context.Context) {
-				for c.next(ctx) {
-				}
-			}, time.Second)
-		})
-	}
-	<-ctx.Done()
-}
-
-// handler queues what a change calls for. It holds the queue of its own run, as
-// notifications may still arrive while the next run begins.
-func handler(queue workqueue.TypedRateLimitingInterface[string], keys func(obj any) []string) cache.ResourceEventHandler {
-	enqueue := func(obj any) {
-		for _, key := range keys(obj) {
-			queue.Add(key)
-		}
-	}
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    enqueue,
-		UpdateFunc: func(_, obj any) { enqueue(obj) },
-		DeleteFunc: func(obj any) {
-			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = gone.Obj
-			}
-			enqueue(obj)
-		},
-	}
-}
-
-func permissionKeys(obj any) []string {
+func permissionKeys(obj any) []cache.ObjectName {
 	if permission, ok := obj.(*rbacv1alpha1.ClusterPermission); ok {
-		return []string{cache.MetaObjectToName(permission).String()}
+		return []cache.ObjectName{cache.MetaObjectToName(permission)}
 	}
 	return nil
 }
 
-func ownerKeys(obj any) []string {
-	if key, ok := ownerKey(obj); ok {
-		return []string{key}
+// ownerKeys is the ClusterPermission that controls a work.
+func ownerKeys(obj any) []cache.ObjectName {
+	work, ok := obj.(*workv1.ManifestWork)
+	if !ok {
+		return nil
 	}
-	return nil
+	owner := controllingPermission(work)
+	if owner == nil {
+		return nil
+	}
+	return []cache.ObjectName{cache.NewObjectName(work.Namespace, owner.Name)}
 }
 
-func (c *Controller) clusterKeys(obj any) []string {
+func (c *Controller) clusterKeys(obj any) []cache.ObjectName {
 	cluster, ok := obj.(metav1.Object)
 	if !ok {
 		return nil
@@ -170,24 +104,11 @@ func (c *Controller) clusterKeys(obj any) []string {
 		utilruntime.HandleError(err)
 		return nil
 	}
-	var keys []string
+	var keys []cache.ObjectName
 	for _, permission := range permissions {
 		keys = append(keys, permissionKeys(permission)...)
 	}
 	return keys
-}
-
-// ownerKey is namespace/name of the ClusterPermission that controls a work.
-func ownerKey(obj any) (string, bool) {
-	work, ok := obj.(*workv1.ManifestWork)
-	if !ok {
-		return "", false
-	}
-	owner := controllingPermission(work)
-	if owner == nil {
-		return "", false
-	}
-	return cache.NewObjectName(work.Namespace, owner.Name).String(), true
 }
 
 func controllingPermission(work *workv1.ManifestWork) *metav1.OwnerReference {
@@ -198,40 +119,18 @@ func controllingPermission(work *workv1.ManifestWork) *metav1.OwnerReference {
 	return owner
 }
 
-func (c *Controller) next(ctx context.Context) bool {
-	key, shutdown := c.queue.Get()
-	if shutdown {
-		return false
-	}
-	defer c.queue.Done(key)
-
-	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
-	defer cancel()
-	if err := c.reconcile(ctx, key); err != nil {
-		klog.FromContext(ctx).Error(err, "ClusterPermission is tried again", "clusterPermission", key, "tries", c.queue.NumRequeues(key)+1)
-		c.queue.AddRateLimited(key)
-		return true
-	}
-	c.queue.Forget(key)
-	return true
-}
-
-func (c *Controller) reconcile(ctx context.Context, key string) error {
-	name, err := cache.ParseObjectName(key)
-	if err != nil {
-		return nil // not one of ours, and trying again will not make it so
-	}
+func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (time.Duration, error) {
 	permission, err := c.permissions.ClusterPermissions(name.Namespace).Get(name.Name)
 	if apierrors.IsNotFound(err) {
 		permission = nil
 	} else if err != nil {
-		return err
+		return 0, err
 	}
 	if err := c.removeOrphans(ctx, name, permission); err != nil {
-		return err
+		return 0, err
 	}
 	if permission == nil || permission.DeletionTimestamp != nil {
-		return nil
+		return 0, nil
 	}
 
 	seen := observation{}
@@ -239,11 +138,11 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	case err == nil:
 		seen.clusterExists = true
 	case !apierrors.IsNotFound(err):
-		return err
+		return 0, err
 	}
 	known, err := c.works.ManifestWorks(permission.Namespace).Get(render.WorkName(permission))
 	if err != nil && !apierrors.IsNotFound(err) {
-		return err
+		return 0, err
 	}
 	if apierrors.IsNotFound(err) {
 		known = nil
@@ -265,13 +164,13 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 		}
 	}
 	if err := c.report(ctx, permission, seen); err != nil {
-		return err
+		return 0, err
 	}
 	var unrenderable *unrenderableError
 	if errors.As(seen.err, &unrenderable) {
-		return nil // only a change of the object can help, and that brings an event
+		return 0, nil // only a change of the object can help, and that brings an event
 	}
-	return seen.err
+	return 0, seen.err
 }
 
 // removeOrphans deletes works whose ClusterPermission is gone. The hub's garbage

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -93,7 +92,8 @@ func NewAPIServer(opts APIServerOptions) (*APIServer, error) {
 		}
 	}
 	s := &APIServer{hub: opts.Hub, kubeconfig: filepath.Join(dir, "hub.kubeconfig")}
-	if s.Port, err = FreePort(); err != nil {
+	// On another port, the hub would for a moment still look for it at the former.
+	if s.Port, err = rememberedPort(filepath.Join(dir, "port")); err != nil {
 		return nil, err
 	}
 	if s.authority, err = loadAuthority(opts.PKIDir, "apiserver-ca"); err != nil {
@@ -266,8 +266,9 @@ func (c *Cluster) RegisterAPIServices(ctx context.Context, port int, caBundle []
 	return c.waitForAPIServices(ctx, names, versions)
 }
 
-// waitForAPIServices waits until the APIServices are Available and all of the
-// versions are in the hub's discovery, which follows a moment later.
+// waitForAPIServices waits until the APIServices are Available, the hub passes
+// requests on, and its discovery has all of the versions. Each can lag behind
+// the others: after a crash of the hub, its last word was that all is Available.
 func (c *Cluster) waitForAPIServices(ctx context.Context, names []string, versions []schema.GroupVersion) error {
 	client, err := aggregator.NewForConfig(c.AdminConfig())
 	if err != nil {
@@ -294,6 +295,11 @@ func (c *Cluster) waitForAPIServices(ctx context.Context, names []string, versio
 		if len(errs) > 0 {
 			return errors.Join(errs...)
 		}
+		for _, version := range versions {
+			if _, err := disco.ServerResourcesForGroupVersion(version.String()); err != nil {
+				return fmt.Errorf("%s: %w", version, err)
+			}
+		}
 		_, resources, stale, err := disco.GroupsAndMaybeResources()
 		if err != nil {
 			return err
@@ -307,26 +313,8 @@ func (c *Cluster) waitForAPIServices(ctx context.Context, names []string, versio
 		}
 		return errors.Join(errs...)
 	}
-	if err := poll(ctx, check); err != nil {
+	if err := poll(ctx, func(ctx context.Context) (error, error) { return check(ctx), nil }); err != nil {
 		return fmt.Errorf("APIServices on %s: %w", c.Name, err)
-	}
-	return nil
-}
-
-// poll calls check until it returns nil. When ctx ends first, it returns what
-// check returned last.
-func poll(ctx context.Context, check func(context.Context) error) error {
-	var last error
-	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
-		err := check(ctx)
-		// A check that the deadline cut short has no reason to tell.
-		if err != nil && (ctx.Err() == nil || last == nil) {
-			last = err
-		}
-		return err == nil, nil
-	})
-	if err != nil {
-		return fmt.Errorf("not in time: %w", errors.Join(context.Cause(ctx), last))
 	}
 	return nil
 }

@@ -9,7 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -21,8 +23,12 @@ import (
 	"k8s.io/client-go/restmapper"
 )
 
-// fieldManager owns the fields that this package applies.
-const fieldManager = "localhub"
+const (
+	// fieldManager owns the fields that this package applies.
+	fieldManager = "localhub"
+	// applyTimeout is how long Apply waits for the kind of one object.
+	applyTimeout = 15 * time.Second
+)
 
 // ReadManifests returns the objects of the YAML files in dir, in the order of
 // the files' names. A directory without any is an error, since it is always a
@@ -60,7 +66,8 @@ func ReadManifests(dir string) ([]*unstructured.Unstructured, error) {
 
 // Apply creates or updates objects on the cluster, namespaces and custom
 // resource definitions first, by server-side apply. A kind that is not served
-// is waited for until the deadline of ctx, ten seconds at most.
+// yet, or not available, is waited for until the deadline of ctx, applyTimeout
+// at most.
 func (c *Cluster) Apply(ctx context.Context, objects ...*unstructured.Unstructured) error {
 	config := c.AdminConfig()
 	client, err := dynamic.NewForConfig(config)
@@ -105,13 +112,20 @@ func apply(ctx context.Context, client dynamic.Interface, mapper *restmapper.Def
 		}
 		return err == nil, err
 	}
-	if err := wait.PollUntilContextTimeout(ctx, pollInterval, startTimeout/12, true, find); err != nil {
+	if err := wait.PollUntilContextTimeout(ctx, pollInterval, applyTimeout, true, find); err != nil {
 		return fmt.Errorf("kind %s is not served: %w", gvk, err)
 	}
 	var resource dynamic.ResourceInterface = client.Resource(mapping.Resource)
 	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
 		resource = client.Resource(mapping.Resource).Namespace(object.GetNamespace())
 	}
-	_, err := resource.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
-	return err
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
+	defer cancel()
+	return poll(ctx, func(ctx context.Context) (error, error) {
+		_, err := resource.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+		if err != nil && !apierrors.IsServiceUnavailable(err) && !apierrors.IsTooManyRequests(err) {
+			return nil, err
+		}
+		return err, nil
+	})
 }

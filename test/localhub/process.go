@@ -14,8 +14,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 const (
@@ -80,29 +78,19 @@ func (p *Process) Start(ctx context.Context) error {
 
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	var last error
-	err = wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+	err = poll(ctx, func(ctx context.Context) (retry, final error) {
 		select {
 		case <-exited:
-			return false, fmt.Errorf("it exited (%s)", p.exitReason())
+			return nil, fmt.Errorf("it exited (%s)", p.exitReason())
 		default:
 		}
 		// One attempt may hang in a server that accepts but does not answer.
-		attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
-		if err := p.Ready(attempt); err != nil {
-			if ctx.Err() == nil || last == nil {
-				last = err
-			}
-			return false, nil
-		}
-		return true, nil
+		return p.Ready(ctx), nil
 	})
 	if err == nil {
 		return nil
-	}
-	if ctx.Err() != nil {
-		err = fmt.Errorf("not ready in time: %w", errors.Join(context.Cause(ctx), last))
 	}
 	_ = p.Kill()
 	return fmt.Errorf("start %s: %w%s", p.Name, err, p.LogTail())

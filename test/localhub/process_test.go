@@ -50,7 +50,7 @@ func TestFailedStartNamesProcessReasonAndLog(t *testing.T) {
 		want    []string
 	}{
 		"exits":       {script: "echo no such disk; exit 3", timeout: time.Minute, want: []string{"start script", "exit status 3", "no such disk", "script.log"}},
-		"never up":    {script: "echo waiting; exec sleep 60", timeout: 300 * time.Millisecond, want: []string{"start script", "not ready in time", "not yet", "waiting", "script.log"}},
+		"never up":    {script: "echo waiting; exec sleep 60", timeout: 300 * time.Millisecond, want: []string{"start script", "not in time", "not yet", "waiting", "script.log"}},
 		"panics":      {script: "echo 'panic: no luck'; seq 100; exit 2", timeout: time.Minute, want: []string{"panic: no luck", "exit status 2"}},
 		"says naught": {script: "exit 1", timeout: time.Minute, want: []string{"script.log", "nothing of this run"}},
 	}

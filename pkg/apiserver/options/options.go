@@ -38,6 +38,7 @@ const (
 	defaultDataDir     = "/var/lib/hub-apiserver"
 	defaultQuotaBytes  = 8 << 30
 	defaultLimitBytes  = 500 << 10
+	defaultWatchGrace  = 5 * time.Second
 	minimumLimitBytes  = 1 << 10
 	minimumQuotaBytes  = 16 << 20
 	maximumObjectBytes = 1<<20 + 1<<19 // etcd's own limit for a request
@@ -78,6 +79,11 @@ func New() *Options {
 		o.Namespace = namespace
 	}
 	o.Recommended.SecureServing.BindPort = defaultSecurePort
+	// While it stops, the server answers 429 rather than refuse connections, and
+	// ends the watches. The library's own defaults wait a minute for watches, most
+	// of which never end, and are killed before that.
+	o.ServerRun.ShutdownSendRetryAfter = true
+	o.ServerRun.ShutdownWatchTerminationGracePeriod = defaultWatchGrace
 	o.Recommended.Etcd.StorageConfig.EncodeVersioner = apiserver.StorageVersioner()
 	// Hubs before 1.36 do not serve these policies in v1; their informer would
 	// never sync and every write would be refused.

@@ -1,0 +1,121 @@
+package worksync
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+)
+
+const (
+	workers          = 8
+	reconcileTimeout = 30 * time.Second
+	firstRetry       = 100 * time.Millisecond
+	lastRetry        = time.Minute
+)
+
+// loop reconciles objects, level triggered, whenever one of its feeds changes.
+type loop struct {
+	name  string
+	feeds []feed
+	// reconcile makes an object what it should be. An error tries again with
+	// exponential backoff, a positive duration after that time.
+	reconcile func(context.Context, cache.ObjectName) (time.Duration, error)
+}
+
+// feed says which objects a change of another one concerns.
+type feed struct {
+	informer cache.SharedIndexInformer
+	keys     func(obj any) []cache.ObjectName
+}
+
+type queue = workqueue.TypedRateLimitingInterface[cache.ObjectName]
+
+// run reconciles until ctx ends, and returns once every worker has stopped. It
+// may run again afterwards, but not twice at once.
+func (l *loop) run(ctx context.Context) {
+	if ctx.Err() != nil {
+		return
+	}
+	defer utilruntime.HandleCrashWithContext(ctx)
+	q := workqueue.NewTypedRateLimitingQueueWithConfig(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](firstRetry, lastRetry),
+		workqueue.TypedRateLimitingQueueConfig[cache.ObjectName]{Name: l.name})
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer q.ShutDown()
+
+	var synced []cache.InformerSynced
+	for _, feed := range l.feeds {
+		// Adding the handler replays every object, so that each is looked at
+		// once by whoever has just become the one that acts.
+		registration, err := feed.informer.AddEventHandler(handler(q, feed.keys))
+		if err != nil {
+			utilruntime.HandleErrorWithContext(ctx, err, "watching for changes")
+			return
+		}
+		defer func() {
+			if err := feed.informer.RemoveEventHandler(registration); err != nil {
+				utilruntime.HandleErrorWithContext(ctx, err, "no longer watching for changes")
+			}
+		}()
+		synced = append(synced, registration.HasSynced)
+	}
+	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
+		return
+	}
+	for range workers {
+		running.Go(func() {
+			wait.UntilWithContext(ctx, func(ctx context.Context) {
+				for l.next(ctx, q) {
+				}
+			}, time.Second)
+		})
+	}
+	<-ctx.Done()
+}
+
+func handler(q queue, keys func(obj any) []cache.ObjectName) cache.ResourceEventHandler {
+	enqueue := func(obj any) {
+		for _, key := range keys(obj) {
+			q.Add(key)
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    enqueue,
+		UpdateFunc: func(_, obj any) { enqueue(obj) },
+		DeleteFunc: func(obj any) {
+			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = gone.Obj
+			}
+			enqueue(obj)
+		},
+	}
+}
+
+func (l *loop) next(ctx context.Context, q queue) bool {
+	key, shutdown := q.Get()
+	if shutdown {
+		return false
+	}
+	defer q.Done(key)
+
+	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
+	defer cancel()
+	after, err := l.reconcile(ctx, key)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "tried again later", "loop", l.name, "object", key, "tries", q.NumRequeues(key)+1)
+		q.AddRateLimited(key)
+		return true
+	}
+	q.Forget(key)
+	if after > 0 {
+		q.AddAfter(key, after)
+	}
+	return true
+}

@@ -1,0 +1,121 @@
+package localhub_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"open-cluster-management.io/hub-apiserver/test/localhub"
+)
+
+func newFleet(t *testing.T, dir string) *localhub.Fleet {
+	t.Helper()
+	fleet, err := localhub.NewFleet(localhub.FleetOptions{
+		Dir:      dir,
+		Clusters: []string{"cluster1"},
+		NoFsync:  true,
+		Progress: func(step string, elapsed time.Duration) { t.Logf("%6.1fs %s", elapsed.Seconds(), step) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := fleet.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return fleet
+}
+
+// work returns a ManifestWork that delivers a ConfigMap of the same name.
+func work(name string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "work.open-cluster-management.io/v1",
+		"kind":       "ManifestWork",
+		"metadata":   map[string]any{"namespace": "cluster1", "name": name},
+		"spec": map[string]any{"workload": map[string]any{"manifests": []any{map[string]any{
+			"apiVersion": "v1",
+			"kind":       "ConfigMap",
+			"metadata":   map[string]any{"namespace": "default", "name": name},
+		}}}},
+	}}
+}
+
+// TestFleet crashes a whole fleet and finds it again.
+func TestFleet(t *testing.T) {
+	dir := t.TempDir()
+	deliver := func(fleet *localhub.Fleet, name string) {
+		t.Helper()
+		if err := fleet.Hub.Apply(t.Context(), work(name)); err != nil {
+			t.Fatal(err)
+		}
+		configMaps := clientFor(t, fleet.Members[0].AdminConfig()).CoreV1().ConfigMaps("default")
+		eventually(t, "the work "+name+" is delivered", func(ctx context.Context) (bool, error) {
+			_, err := configMaps.Get(ctx, name, metav1.GetOptions{})
+			return err == nil, nil
+		})
+	}
+
+	fleet := newFleet(t, dir)
+	if err := fleet.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	deliver(fleet, "first")
+
+	t.Run("talks to the server itself", func(t *testing.T) {
+		const path = "/apis/work.open-cluster-management.io/v1/manifestworks"
+		admin, err := fleet.Server.UserConfig("admin", "system:masters")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := clientFor(t, admin).RESTClient().Get().AbsPath(path).Do(t.Context()).Error(); err != nil {
+			t.Error(err)
+		}
+		nobody, err := fleet.Server.AnonymousConfig()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := clientFor(t, nobody).RESTClient().Get().AbsPath(path).Do(t.Context()).Error(); !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
+			t.Errorf("anonymous lists works: %v", err)
+		}
+	})
+
+	t.Run("says why an APIService is unavailable", func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		unused, err := localhub.FreePort()
+		if err != nil {
+			t.Fatal(err)
+		}
+		bundle, err := fleet.Server.CABundle()
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = fleet.Hub.RegisterAPIServices(ctx, unused, bundle)
+		if err == nil || !strings.Contains(err.Error(), "APIService v1.work.open-cluster-management.io: FailedDiscoveryCheck") {
+			t.Errorf("got %v, want the APIService's reason", err)
+		}
+		if err := fleet.Server.Register(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+
+	for _, process := range fleet.Processes() {
+		if err := process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again := newFleet(t, dir)
+	if err := again.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	deliver(again, "first")
+	deliver(again, "second")
+}
