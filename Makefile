@@ -9,7 +9,7 @@ KUBE_LIBRARIES := v1.37.2
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 COMMIT  := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 STAMP   := k8s.io/component-base/version
-LDFLAGS := -X $(STAMP).gitVersion=$(KUBE_LIBRARIES)+hub-apiserver.$(VERSION) -X $(STAMP).gitMajor=1 -X $(STAMP).gitMinor=37 -X $(STAMP).gitCommit=$(COMMIT)
+LDFLAGS := -s -w -X $(STAMP).gitVersion=$(KUBE_LIBRARIES)+hub-apiserver.$(VERSION) -X $(STAMP).gitMajor=1 -X $(STAMP).gitMinor=37 -X $(STAMP).gitCommit=$(COMMIT)
 GOBUILD := go build -buildvcs=false
 
 CLUSTERS ?= 1

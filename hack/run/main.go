@@ -22,6 +22,8 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -60,7 +62,7 @@ func run(ctx context.Context) (err error) {
 	if err := os.Chdir(localhub.Root()); err != nil {
 		return err
 	}
-	unlock, err := lock()
+	unlock, err := lock(ctx)
 	if err != nil {
 		return err
 	}
@@ -111,7 +113,7 @@ func run(ctx context.Context) (err error) {
 }
 
 // lock makes sure that no other run uses the state directory.
-func lock() (unlock func(), err error) {
+func lock(ctx context.Context) (unlock func(), err error) {
 	if err := os.MkdirAll(stateDir, 0o700); err != nil {
 		return nil, err
 	}
@@ -119,7 +121,11 @@ func lock() (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	// A run that was just killed takes a moment to let go.
+	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 3*time.Second, true, func(context.Context) (bool, error) {
+		return syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil, nil
+	})
+	if err != nil {
 		holder, _ := io.ReadAll(file)
 		_ = file.Close()
 		return nil, fmt.Errorf("another run (process %s) is alive on %s; stop it first", strings.TrimSpace(string(holder)), stateDir)

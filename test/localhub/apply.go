@@ -56,7 +56,8 @@ func ReadManifests(dir string) ([]*unstructured.Unstructured, error) {
 			} else if err != nil {
 				return nil, fmt.Errorf("%s: %w", path, err)
 			}
-			if len(object.Object) > 0 { // not an empty document
+			// Neither an empty document nor kustomize's list of the others.
+			if len(object.Object) > 0 && object.GetKind() != "Kustomization" {
 				objects = append(objects, object)
 			}
 		}
