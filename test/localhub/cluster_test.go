@@ -2,6 +2,11 @@ package localhub_test
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -188,4 +193,26 @@ func TestCluster(t *testing.T) {
 			t.Errorf("token of before: got %v, want a known user without rights", err)
 		}
 	})
+}
+
+// TestEtcdInADeepDirectory starts etcd where the path of a Unix socket would be too long.
+func TestEtcdInADeepDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), strings.Repeat("deep", 30))
+	etcd, err := localhub.NewEtcd("etcd", dir, localhub.BinDir(), filepath.Join(dir, "etcd.log"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = etcd.Kill() })
+	sockets := filepath.Dir(strings.TrimPrefix(etcd.Endpoint, "unix://"))
+	for range 2 {
+		if err := etcd.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := etcd.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.Stat(sockets); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s is left behind: %v", sockets, err)
+	}
 }

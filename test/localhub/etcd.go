@@ -18,7 +18,7 @@ type Etcd struct {
 	Endpoint string
 
 	socketDir string
-	ownsDir   bool // socketDir is a temporary directory
+	ownsDir   bool // socketDir is a temporary directory that NewEtcd made
 }
 
 // NewEtcd returns an etcd, not started, that keeps its data in dir. The name
@@ -65,9 +65,9 @@ func NewEtcd(name, dir, binDir, logFile string, fsync bool) (*Etcd, error) {
 			_, err := os.Stat(client)
 			return err
 		},
-		// A killed etcd leaves its sockets behind.
+		// A killed etcd leaves its sockets behind; Stop may have removed their directory.
 		Prepare: func() error {
-			return errors.Join(removeIfExists(client), removeIfExists(peer))
+			return errors.Join(os.MkdirAll(e.socketDir, 0o700), removeIfExists(client), removeIfExists(peer))
 		},
 	}
 	if !fsync {
@@ -76,12 +76,11 @@ func NewEtcd(name, dir, binDir, logFile string, fsync bool) (*Etcd, error) {
 	return e, nil
 }
 
-// Stop stops etcd like [Process.Stop].
+// Stop stops etcd like [Process.Stop] and removes its sockets.
 func (e *Etcd) Stop(ctx context.Context) error {
 	err := e.Process.Stop(ctx)
 	if e.ownsDir {
-		// Only empty when etcd stopped in good order; never anybody else's.
-		_ = os.Remove(e.socketDir)
+		err = errors.Join(err, os.RemoveAll(e.socketDir))
 	}
 	return err
 }

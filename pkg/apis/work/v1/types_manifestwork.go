@@ -136,6 +136,7 @@ type DeleteOption struct {
 	// Foreground removes the applied objects and is the default; Orphan leaves
 	// them; SelectivelyOrphan leaves those that selectivelyOrphans names.
 	// +optional
+	// +default="Foreground"
 	PropagationPolicy DeletePropagationPolicyType `json:"propagationPolicy,omitempty"`
 
 	// The objects to leave on the managed cluster; only for the policy SelectivelyOrphan.
@@ -282,7 +283,9 @@ const (
 // UpdateStrategy says how a manifest is applied.
 type UpdateStrategy struct {
 	// Update, the default, CreateOnly, ServerSideApply or ReadOnly.
-	Type UpdateStrategyType `json:"type"`
+	// +optional
+	// +default="Update"
+	Type UpdateStrategyType `json:"type,omitempty"`
 
 	// Settings of server-side apply; only for the type ServerSideApply.
 	// +optional
@@ -301,6 +304,7 @@ type ServerSideApplyConfig struct {
 
 	// The field manager, which must begin with work-agent; work-agent is the default.
 	// +optional
+	// +default="work-agent"
 	FieldManager string `json:"fieldManager,omitempty"`
 
 	// Fields of the manifest that are left out of the apply.
@@ -325,6 +329,7 @@ const (
 // IgnoreField names fields that are left out of a server-side apply.
 type IgnoreField struct {
 	// OnSpokePresent, the default, or OnSpokeChange.
+	// +default="OnSpokePresent"
 	Condition IgnoreFieldsCondition `json:"condition"`
 
 	// JSON paths of the fields, for example .spec.replicas.

@@ -15,5 +15,41 @@ import (
 // Public to allow building arbitrary schemes.
 // All generated defaulters are covering - they call all nested defaulters.
 func RegisterDefaults(scheme *runtime.Scheme) error {
+	scheme.AddTypeDefaultingFunc(&ManifestWork{}, func(obj interface{}) { SetObjectDefaults_ManifestWork(obj.(*ManifestWork)) })
+	scheme.AddTypeDefaultingFunc(&ManifestWorkList{}, func(obj interface{}) { SetObjectDefaults_ManifestWorkList(obj.(*ManifestWorkList)) })
 	return nil
+}
+
+func SetObjectDefaults_ManifestWork(in *ManifestWork) {
+	if in.Spec.DeleteOption != nil {
+		if in.Spec.DeleteOption.PropagationPolicy == "" {
+			in.Spec.DeleteOption.PropagationPolicy = "Foreground"
+		}
+	}
+	for i := range in.Spec.ManifestConfigs {
+		a := &in.Spec.ManifestConfigs[i]
+		if a.UpdateStrategy != nil {
+			if a.UpdateStrategy.Type == "" {
+				a.UpdateStrategy.Type = "Update"
+			}
+			if a.UpdateStrategy.ServerSideApply != nil {
+				if a.UpdateStrategy.ServerSideApply.FieldManager == "" {
+					a.UpdateStrategy.ServerSideApply.FieldManager = "work-agent"
+				}
+				for j := range a.UpdateStrategy.ServerSideApply.IgnoreFields {
+					b := &a.UpdateStrategy.ServerSideApply.IgnoreFields[j]
+					if b.Condition == "" {
+						b.Condition = "OnSpokePresent"
+					}
+				}
+			}
+		}
+	}
+}
+
+func SetObjectDefaults_ManifestWorkList(in *ManifestWorkList) {
+	for i := range in.Items {
+		a := &in.Items[i]
+		SetObjectDefaults_ManifestWork(a)
+	}
 }
