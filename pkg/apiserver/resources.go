@@ -60,6 +60,20 @@ func DefaultResourceConfig() *serverstorage.ResourceConfig {
 	return config
 }
 
+// textSerializer does not offer protobuf, which our types do not have. Offered,
+// it would be chosen for the many clients that prefer it and take JSON as well,
+// the namespace controller among them, and then fail.
+type textSerializer struct {
+	runtime.NegotiatedSerializer
+}
+
+// SupportedMediaTypes implements runtime.NegotiatedSerializer.
+func (s textSerializer) SupportedMediaTypes() []runtime.SerializerInfo {
+	return slices.DeleteFunc(slices.Clone(s.NegotiatedSerializer.SupportedMediaTypes()), func(info runtime.SerializerInfo) bool {
+		return info.MediaType == runtime.ContentTypeProtobuf
+	})
+}
+
 // apiGroups builds what serves the enabled part of the table, a group at a time.
 func apiGroups(resources []definition.Resource, enabled *serverstorage.ResourceConfig, getter generic.RESTOptionsGetter) ([]*genericapiserver.APIGroupInfo, error) {
 	storages := map[schema.GroupVersion]map[string]rest.Storage{}
@@ -99,6 +113,7 @@ func apiGroups(resources []definition.Resource, enabled *serverstorage.ResourceC
 		if i < 0 {
 			info := genericapiserver.NewDefaultAPIGroupInfo(version.Group, scheme.Scheme, scheme.ParameterCodec, scheme.Codecs)
 			info.PrioritizedVersions = nil
+			info.NegotiatedSerializer = textSerializer{info.NegotiatedSerializer}
 			groups, i = append(groups, &info), len(groups)
 		}
 		groups[i].PrioritizedVersions = append(groups[i].PrioritizedVersions, version)

@@ -80,8 +80,11 @@ func (d *Deliverer) sync(ctx context.Context, permission *rbacv1alpha1.ClusterPe
 	}
 	if known == nil && result.Work != nil {
 		created, err := d.Works.ManifestWorks(permission.Namespace).Create(ctx, result.Work, metav1.CreateOptions{})
-		if err == nil || !apierrors.IsAlreadyExists(err) {
-			return result, created, err
+		if err == nil {
+			return result, created, nil
+		}
+		if !apierrors.IsAlreadyExists(err) {
+			return result, nil, err // what the client returns with an error is no work
 		}
 	}
 	if known != nil && result.Work != nil && metav1.IsControlledBy(known, permission) && upToDate(known, result.Work) {
@@ -125,8 +128,11 @@ func (d *Deliverer) replace(ctx context.Context, permission *rbacv1alpha1.Cluste
 	case work == nil && result.Work == nil:
 		return result, nil, nil
 	case work == nil:
-		work, err = works.Create(ctx, result.Work, metav1.CreateOptions{})
-		return result, work, err
+		created, err := works.Create(ctx, result.Work, metav1.CreateOptions{})
+		if err != nil {
+			return result, nil, err
+		}
+		return result, created, nil
 	case !metav1.IsControlledBy(work, permission):
 		return result, nil, fmt.Errorf("ManifestWork %s/%s exists and does not belong to this ClusterPermission", work.Namespace, work.Name)
 	case result.Work == nil:
@@ -136,8 +142,11 @@ func (d *Deliverer) replace(ctx context.Context, permission *rbacv1alpha1.Cluste
 	}
 	update := work.DeepCopy()
 	update.Spec = result.Work.Spec
-	work, err = works.Update(ctx, update, metav1.UpdateOptions{})
-	return result, work, err
+	updated, err := works.Update(ctx, update, metav1.UpdateOptions{})
+	if err != nil {
+		return result, work, err
+	}
+	return result, updated, nil
 }
 
 // delete removes exactly the work that was read.

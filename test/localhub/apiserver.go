@@ -203,12 +203,12 @@ func (s *APIServer) CABundle() ([]byte, error) {
 
 // Register registers the APIServices of artifacts/apiservice for this server
 // and waits until the hub serves them; see [Cluster.RegisterAPIServices].
-func (s *APIServer) Register(ctx context.Context) error {
+func (s *APIServer) Register(ctx context.Context, groups ...string) error {
 	bundle, err := s.CABundle()
 	if err != nil {
 		return err
 	}
-	return s.hub.RegisterAPIServices(ctx, s.Port, bundle)
+	return s.hub.RegisterAPIServices(ctx, s.Port, bundle, groups...)
 }
 
 // RegisterAPIServices applies the APIServices of artifacts/apiservice with
@@ -217,8 +217,9 @@ func (s *APIServer) Register(ctx context.Context) error {
 // the deadline of ctx, two minutes at most, with the APIServices' own reasons.
 //
 // The hub checks the certificate against the Service's name and the bundle, as
-// in production; there are no insecure APIServices.
-func (c *Cluster) RegisterAPIServices(ctx context.Context, port int, caBundle []byte) error {
+// in production; there are no insecure APIServices. With groups given, only
+// those are registered, for a hub that keeps the others itself.
+func (c *Cluster) RegisterAPIServices(ctx context.Context, port int, caBundle []byte, groups ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	manifests, err := ReadManifests(filepath.Join(Root(), "artifacts", "apiservice"))
@@ -248,6 +249,9 @@ func (c *Cluster) RegisterAPIServices(ctx context.Context, port int, caBundle []
 			return fmt.Errorf("APIService %s: %w", manifest.GetName(), err)
 		}
 		spec := &registration.Spec
+		if len(groups) > 0 && !slices.Contains(groups, spec.Group) {
+			continue
+		}
 		if spec.InsecureSkipTLSVerify || spec.Service == nil || spec.Service.Namespace != HubNamespace || spec.Service.Name != ServerName {
 			return fmt.Errorf("APIService %s: must verify certificates and name the Service %s/%s", registration.Name, HubNamespace, ServerName)
 		}

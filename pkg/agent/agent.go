@@ -1,0 +1,60 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"open-cluster-management.io/hub-apiserver/pkg/agent/work"
+)
+
+// Agent connects one managed cluster to its hub.
+type Agent struct {
+	config CompletedConfig
+	works  *work.Controller
+	// prepared is whether the managed cluster serves AppliedManifestWorks.
+	prepared atomic.Bool
+}
+
+// New returns an agent. It makes no request.
+func (c CompletedConfig) New() (*Agent, error) {
+	works, err := work.New(work.Config{
+		ClusterName: c.ClusterName, HubHash: c.hubHash, AgentID: c.AgentID, Workers: c.Workers,
+		Hub: c.hub, Managed: c.managed, Metadata: c.metadata, Discovery: c.discovery,
+		Executors: work.AgentOnly{Client: c.dynamic},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Agent{config: c, works: works}, nil
+}
+
+// Ready reports whether the agent does its work.
+func (a *Agent) Ready() error {
+	if !a.prepared.Load() {
+		return fmt.Errorf("the CRD of AppliedManifestWorks is not established on the managed cluster yet")
+	}
+	if !a.works.Synced() {
+		return fmt.Errorf("the ManifestWorks of the hub are not known yet")
+	}
+	return nil
+}
+
+// Run works until ctx ends or a part fails, and returns when all parts have ended.
+func (a *Agent) Run(ctx context.Context) error {
+	parts, ctx := errgroup.WithContext(ctx)
+	parts.Go(func() error { return a.serveHealth(ctx) })
+	parts.Go(func() error {
+		if err := ensureCRD(ctx, a.config.dynamic); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		a.prepared.Store(true)
+		return a.works.Run(ctx)
+	})
+	return parts.Wait()
+}

@@ -1,0 +1,658 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+)
+
+// TestAgent runs the agent against a real cluster. The subtests share it; each
+// has its own namespaces and its own agent.
+func TestAgent(t *testing.T) {
+	f := newFixture(t)
+	for name, test := range map[string]func(*testing.T, *cluster){
+		"applies":            testApplies,
+		"drift":              testDrift,
+		"left":               testLeft,
+		"formerly-given":     testFormerlyGiven,
+		"adopted":            testAdopted,
+		"orphan":             testOrphan,
+		"selectively-orphan": testSelectivelyOrphan,
+		"shared":             testShared,
+		"replaced-by-other":  testReplacedByOther,
+		"bad-work":           testBadWork,
+		"executor":           testExecutor,
+		"crd-and-cr":         testCRDAndCR,
+		"deleted-while-down": testDeletedWhileDown,
+		"vanished":           testVanished,
+		"crash":              testCrash,
+		"role-ref":           testRoleRef,
+		"create-only":        testCreateOnly,
+		"read-only":          testReadOnly,
+		"server-side":        testServerSide,
+		"feedback":           testFeedback,
+		"complete":           testComplete,
+		"idle":               testIdle,
+		"fight":              testFight,
+		"crash-anywhere":     testCrashAnywhere,
+		"crash-in-removal":   testCrashInRemoval,
+		"restart":            testRestart,
+		"record-deleted":     testRecordDeleted,
+		"unresolved":         testUnresolved,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, f.cluster(t))
+		})
+	}
+}
+
+func testApplies(t *testing.T, c *cluster) {
+	c.run()
+	name := c.create("", nil, configMap("a", "one"),
+		`{apiVersion: v1, kind: ServiceAccount, metadata: {name: sa, namespace: NS}}`)
+	work := c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
+	c.condition(name, workv1.WorkAvailable, metav1.ConditionTrue)
+	if len(work.Status.ResourceStatus.Manifests) != 2 {
+		t.Fatalf("status of %d manifests", len(work.Status.ResourceStatus.Manifests))
+	}
+	first := work.Status.ResourceStatus.Manifests[0]
+	if got, want := first.ResourceMeta, (workv1.ManifestResourceMeta{Version: "v1", Kind: "ConfigMap", Resource: "configmaps", Name: "a", Namespace: c.name}); got != want {
+		t.Errorf("resourceMeta is %+v, want %+v", got, want)
+	}
+	for _, manifest := range work.Status.ResourceStatus.Manifests {
+		for _, condition := range manifest.Conditions {
+			if condition.ObservedGeneration != work.Generation {
+				t.Errorf("%s of manifest %d is about generation %d", condition.Type, manifest.ResourceMeta.Ordinal, condition.ObservedGeneration)
+			}
+		}
+	}
+	if len(work.Finalizers) != 1 || work.Finalizers[0] != workv1.ManifestWorkFinalizer {
+		t.Errorf("finalizers are %v", work.Finalizers)
+	}
+	record, err := c.record(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(record.Status.AppliedResources) != 2 {
+		t.Fatalf("recorded: %+v", record.Status.AppliedResources)
+	}
+	for _, entry := range record.Status.AppliedResources {
+		if entry.UID == "" {
+			t.Errorf("%s %s is recorded without a UID", entry.Resource, entry.Name)
+		}
+	}
+	got := c.hasConfigMap("a", "one")
+	if len(got.OwnerReferences) != 1 || got.OwnerReferences[0].UID != record.UID {
+		t.Errorf("owners are %v", got.OwnerReferences)
+	}
+
+	c.delete(name)
+	c.gone(name)
+	c.noConfigMap("a")
+}
+
+func testDrift(t *testing.T, c *cluster) {
+	c.run()
+	name := c.create("", nil, configMap("a", "one"), configMap("b", "one"))
+	c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
+	got := c.hasConfigMap("a", "one")
+	got.Data["key"] = "drift"
+	if _, err := c.kube.CoreV1().ConfigMaps(c.name).Update(t.Context(), got, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.kube.CoreV1().ConfigMaps(c.name).Delete(t.Context(), "b", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.hasConfigMap("a", "one")
+	b := c.hasConfigMap("b", "one")
+	eventually(t, "the new UID is recorded", func(context.Context) error {
+		record, err := c.record(name)
+		if err != nil {
+			return err
+		}
+		for _, entry := range record.Status.AppliedResources {
+			if entry.UID == string(b.UID) {
+				return nil
+			}
+		}
+		return fmt.Errorf("recorded: %+v", record.Status.AppliedResources)
+	})
+}
+
+func testLeft(t *testing.T, c *cluster) {
+	c.run()
+	name := c.create("", nil, configMap("stays", "one"), configMap("leaves", "one"))
+	c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
+	c.replace(name, configMap("stays", "two"), configMap("comes", "two"))
+	c.hasConfigMap("stays", "two")
+	c.hasConfigMap("comes", "two")
+	c.noConfigMap("leaves")
+	work := c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
+	if len(work.Status.ResourceStatus.Manifests) != 2 {
+		t.Errorf("status of %d manifests", len(work.Status.ResourceStatus.Manifests))
+	}
+}
+
+func testFormerlyGiven(t *testing.T, c *cluster) {
+	c.run()
+	name := c.create("", nil, `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NS, labels: {l1: x, l2: x}}, data: {key: one, former: x}}`)
+	c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
+	patch := []byte(`{"metadata":{"labels":{"other":"x"}},"data":{"other":"x"}}`)
+	if _, err := c.kube.CoreV1().ConfigMaps(c.name).Patch(t.Context(), "a", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	// The agent must know it even if it was not there before.
+	c.kill()
+	c.replace(name, `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NS, labels: {l1: x}}, data: {key: two}}`)
+	c.run()
+	got := c.hasConfigMap("a", "two")
+	if _, there := got.Data["former"]; there || got.Data["other"] != "x" {
+		t.Errorf("data is %v", got.Data)
+	}
+	if _, there := got.Labels["l2"]; there || got.Labels["l1"] != "x" || got.Labels["other"] != "x" {
+		t.Errorf("labels are %v", got.Labels)
+	}
+}
+
+func testAdopted(t *testing.T, c *cluster) {
+	before := c.createConfigMap("a", "mine")
+	c.run()
+	name := c.create("", nil, configMap("a", "work"))
+	c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
+	c.hasConfigMap("a", "work")
+	c.delete(name)
+	c.gone(name)
+	after, err := c.configMap("a")
+	if err != nil {
+		t.Fatalf("an object that was there before the work is gone with it: %v", err)
+	}
+	if after.UID != before.UID || len(after.OwnerReferences) != 0 || len(after.Annotations) != 0 {
+		t.Errorf("left over: %+v", after.ObjectMeta)
+	}
+}
+
+func testOrphan(t *testing.T, c *cluster) {
+	c.run()
+	name := c.create("", func(spec *workv1.ManifestWorkSpec) {
+		spec.DeleteOption = &workv1.DeleteOption{PropagationPolicy: workv1.DeletePropagationPolicyTypeOrphan}
+	}, configMap("a", "one"))
+	c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
+	c.delete(name)
+	c.gone(name)
+	if got, err := c.configMap("a"); err != nil || len(got.OwnerReferences) != 0 {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
+func testSelectivelyOrphan(t *testing.T, c *cluster) {
+	c.run()
+	name := c.create("", nil, configMap("stays", "one"), configMap("goes", "one"))
+	c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
+	c.update(name, func(spec *workv1.ManifestWorkSpec) {
+		spec.DeleteOption = &workv1.DeleteOption{
+			PropagationPolicy: workv1.DeletePropagationPolicyTypeSelectivelyOrphan,
+			SelectivelyOrphan: &workv1.SelectivelyOrphan{OrphaningRules: []workv1.OrphaningRule{
+				{Resource: "configmaps", Namespace: c.name, Name: "stays"},
+			}},
+		}
+	})
+	c.delete(name)
+	c.gone(name)
+	c.noConfigMap("goes")
+	if got, err := c.configMap("stays"); err != nil || len(got.OwnerReferences) != 0 {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
+func testShared(t *testing.T, c *cluster) {
+	c.run()
+	first := c.create("-1", nil, configMap("a", "one"))
+	c.condition(first, workv1.WorkApplied, metav1.ConditionTrue)
+	second := c.create("-2", nil, configMap("a", "one"))
+	c.condition(second, workv1.WorkApplied, metav1.ConditionTrue)
+	c.delete(first)
+	c.gone(first)
+	if got := c.hasConfigMap("a", "one"); len(got.OwnerReferences) != 1 {
+		t.Errorf("owners are %v", got.OwnerReferences)
+	}
+	c.delete(second)
+	c.gone(second)
+	c.noConfigMap("a")
+}
+
+// testReplacedByOther: an object of the same name that somebody else made while
+// the agent was away is not the one that the work applied.
+func testReplacedByOther(t *testing.T, c *cluster) {
+	c.run()
+	name := c.create("", nil, configMap("a", "one"))
+	c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
+	c.kill()
+	if err := c.kube.CoreV1().ConfigMaps(c.name).Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	other := c.createConfigMap("a", "other")
+	c.delete(name)
+	c.run()
+	c.gone(name)
+	if got, err := c.configMap("a"); err != nil || got.UID != other.UID {
+		t.Errorf("the object of somebody else is gone: %v", err)
+	}
+}
+
+func testBadWork(t *testing.T, c *cluster) {
+	c.run()
+	for i := range 8 {
+		c.create(fmt.Sprintf("-bad-%d", i), nil,
+			`{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: no-such-namespace}}`,
+			`{apiVersion: nobody.example.com/v1, kind: Nothing, metadata: {name: a}}`,
+			configMap(fmt.Sprintf("beside-%d", i), "one"))
+	}
+	good := c.create("-good", nil, configMap("good", "one"))
+	c.condition(good, workv1.WorkApplied, metav1.ConditionTrue)
+	bad := c.condition(c.name+"-bad-0", workv1.WorkApplied, metav1.ConditionFalse)
+	c.hasConfigMap("beside-0", "one")
+	for i, want := range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionFalse, metav1.ConditionTrue} {
+		if got := meta.FindStatusCondition(bad.Status.ResourceStatus.Manifests[i].Conditions, workv1.WorkApplied); got == nil || got.Status != want {
+			t.Errorf("Applied of manifest %d is %+v, want %s", i, got, want)
+		}
+	}
+}
+
+func testExecutor(t *testing.T, c *cluster) {
+	c.run()
+	name := c.create("", func(spec *workv1.ManifestWorkSpec) {
+		spec.Executor = &workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{
+			Type: workv1.ExecutorSubjectTypeServiceAccount, ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: "default", Name: "somebody"},
+		}}
+		spec.ManifestConfigs = []workv1.ManifestConfigOption{{
+			ResourceIdentifier: workv1.ResourceIdentifier{Resource: "configmaps", Name: "*", Namespace: "*"},
+			FeedbackRules:      []workv1.FeedbackRule{{Type: workv1.JSONPathsType, JsonPaths: []workv1.JsonPath{{Name: "v", Path: ".data.key"}}}},
+		}}
+	}, configMap("a", "one"))
+	c.createConfigMap("b", "secret")
+	work := c.condition(name, workv1.WorkApplied, metav1.ConditionFalse)
+	if message := meta.FindStatusCondition(work.Status.Conditions, workv1.WorkApplied).Message; !strings.Contains(message, "executor") {
+		t.Errorf("message: %s", message)
+	}
+	c.replace(name, configMap("a", "one"), configMap("b", "work"))
+	work = c.condition(name, workv1.WorkApplied, metav1.ConditionFalse)
+	for _, manifest := range work.Status.ResourceStatus.Manifests {
+		if len(manifest.StatusFeedbacks.Values) > 0 {
+			t.Errorf("feedback of a work that may not act: %+v", manifest.StatusFeedbacks)
+		}
+	}
+	if _, err := c.configMap("a"); !apierrors.IsNotFound(err) {
+		t.Errorf("applied: %v", err)
+	}
+	// A refused work that was applied before keeps what it applied.
+	c.update(name, func(spec *workv1.ManifestWorkSpec) { spec.Executor = nil })
+	c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
+	c.update(name, func(spec *workv1.ManifestWorkSpec) {
+		spec.Executor = &workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{Type: workv1.ExecutorSubjectTypeServiceAccount}}
+		spec.Workload.Manifests = spec.Workload.Manifests[1:]
+	})
+	c.condition(name, workv1.WorkApplied, metav1.ConditionFalse)
+	if _, err := c.configMap("a"); err != nil {
+		t.Errorf("a refused work lost what it had applied: %v", err)
+	}
+	c.delete(name)
+	c.gone(name)
+	c.noConfigMap("a")
+}
+
+func testCRDAndCR(t *testing.T, c *cluster) {
+	c.run()
+	name := c.create("", nil,
+		`{apiVersion: agent.example.com/v1, kind: Thing, metadata: {name: thing, namespace: NS}, spec: {size: 3}}`,
+		`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: things.agent.example.com}, spec: {
+		  group: agent.example.com, scope: Namespaced, names: {plural: things, singular: thing, kind: Thing, listKind: ThingList},
+		  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer}, color: {type: string, default: red}}}}}}}]}}`)
+	work := c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
+	if got := work.Status.ResourceStatus.Manifests[0].ResourceMeta; got.Kind != "Thing" || got.Resource != "things" {
+		t.Errorf("manifest 0 is %+v", got)
+	}
+	c.delete(name)
+	c.gone(name)
+}
+
+func testDeletedWhileDown(t *testing.T, c *cluster) {
+	c.run()
+	name := c.create("", nil, configMap("a", "one"))
+	c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
+	c.kill()
+	c.delete(name)
+	c.run()
+	c.gone(name)
+	c.noConfigMap("a")
+}
+
+func testVanished(t *testing.T, c *cluster) {
+	c.run()
+	name := c.create("", nil, configMap("a", "one"))
+	c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
+	c.kill()
+	if _, err := c.works().Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.delete(name)
+	c.run()
+	c.noConfigMap("a")
+	eventually(t, "the record is gone", func(context.Context) error {
+		if _, err := c.record(name); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("it is still there (%v)", err)
+		}
+		return nil
+	})
+}
+
+// testCrash: the agent dies between creating an object and recording it, and
+// the object leaves the work before the agent is back.
+func testCrash(t *testing.T, c *cluster) {
+	var created atomic.Bool
+	dead := errors.New("the agent is dead")
+	c.onRequest(func(request *http.Request) error {
+		if created.Load() && request.Method != http.MethodGet {
+			return dead
+		}
+		if request.Method == http.MethodPost && strings.HasSuffix(request.URL.Path, "/configmaps") {
+			// This one still gets through, and its answer is the last thing the agent sees.
+			created.Store(true)
+		}
+		return nil
+	})
+	c.run()
+	name := c.create("", nil, configMap("a", "one"))
+	c.hasConfigMap("a", "one")
+	c.kill()
+	record, err := c.record(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range record.Status.AppliedResources {
+		if entry.UID != "" {
+			t.Fatalf("already recorded: %+v", entry)
+		}
+	}
+	c.replace(name, configMap("b", "two"))
+	c.onRequest(nil)
+	c.run()
+	c.hasConfigMap("b", "two")
+	c.noConfigMap("a")
+	c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
+}
+
+func testRoleRef(t *testing.T, c *cluster) {
+	binding := `{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: b, namespace: NS},
+	  roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: ROLE}, subjects: [{kind: User, name: u}]}`
+	c.run()
+	name := c.create("", nil, strings.ReplaceAll(binding, "ROLE", "view"),
+		`{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: r, namespace: NS}, rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]}`)
+	c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
+	c.update(name, func(spec *workv1.ManifestWorkSpec) {
+		spec.Workload.Manifests[0] = c.manifest(strings.ReplaceAll(binding, "ROLE", "edit"))
+	})
+	eventually(t, "the binding has the new role", func(ctx context.Context) error {
+		got, err := c.kube.RbacV1().RoleBindings(c.name).Get(ctx, "b", metav1.GetOptions{})
+		if err == nil && got.RoleRef.Name != "edit" {
+			err = fmt.Errorf("it is %s", got.RoleRef.Name)
+		}
+		return err
+	})
+	c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
+
+	// What others add to a rule changes what it grants.
+	for _, patch := range []string{
+		`[{"op":"add","path":"/rules/0/resourceNames","value":["x"]}]`,
+		`[{"op":"add","path":"/rules/-","value":{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}}]`,
+	} {
+		if _, err := c.kube.RbacV1().Roles(c.name).Patch(t.Context(), "r", types.JSONPatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the rules are as given", func(ctx context.Context) error {
+			got, err := c.kube.RbacV1().Roles(c.name).Get(ctx, "r", metav1.GetOptions{})
+			if err == nil && (len(got.Rules) != 1 || len(got.Rules[0].ResourceNames) > 0) {
+				err = fmt.Errorf("they are %v", got.Rules)
+			}
+			return err
+		})
+	}
+}
+
+func strategy(resource string, strategy workv1.UpdateStrategy) func(*workv1.ManifestWorkSpec) {
+	return func(spec *workv1.ManifestWorkSpec) {
+		spec.ManifestConfigs = []workv1.ManifestConfigOption{{
+			ResourceIdentifier: workv1.ResourceIdentifier{Resource: resource, Name: "*", Namespace: "*"},
+			UpdateStrategy:     &strategy,
+		}}
+	}
+}
+
+func testCreateOnly(t *testing.T, c *cluster) {
+	c.run()
+	name := c.create("", strategy("configmaps", workv1.UpdateStrategy{Type: workv1.UpdateStrategyTypeCreateOnly}), configMap("a", "one"))
+	c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
+	c.replace(name, configMap("a", "two"), configMap("b", "one"))
+	c.hasConfigMap("b", "one")
+	c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
+	c.hasConfigMap("a", "one")
+	c.delete(name)
+	c.gone(name)
+	c.noConfigMap("a")
+}
+
+func testReadOnly(t *testing.T, c *cluster) {
+	c.run()
+	name := c.create("", func(spec *workv1.ManifestWorkSpec) {
+		strategy("configmaps", workv1.UpdateStrategy{Type: workv1.UpdateStrategyTypeReadOnly})(spec)
+		spec.ManifestConfigs[0].FeedbackRules = []workv1.FeedbackRule{{Type: workv1.JSONPathsType, JsonPaths: []workv1.JsonPath{{Name: "key", Path: ".data.key"}}}}
+	}, configMap("a", "ignored"))
+	c.condition(name, workv1.WorkApplied, metav1.ConditionFalse)
+	c.condition(name, workv1.WorkAvailable, metav1.ConditionFalse)
+	c.createConfigMap("a", "theirs")
+	c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
+	work := c.condition(name, workv1.WorkAvailable, metav1.ConditionTrue)
+	if values := work.Status.ResourceStatus.Manifests[0].StatusFeedbacks.Values; len(values) != 1 || *values[0].Value.String != "theirs" {
+		t.Errorf("feedback is %+v", values)
+	}
+	// A work that only reads an object lets go of what it applied of it before.
+	c.update(name, func(spec *workv1.ManifestWorkSpec) {
+		spec.Workload.Manifests = append(spec.Workload.Manifests, c.manifest(configMap("b", "ours")))
+		spec.ManifestConfigs[0].ResourceIdentifier.Name = "a"
+	})
+	c.hasConfigMap("b", "ours")
+	c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
+	c.update(name, func(spec *workv1.ManifestWorkSpec) { spec.ManifestConfigs[0].ResourceIdentifier.Name = "*" })
+	c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
+	c.delete(name)
+	c.gone(name)
+	if got := c.hasConfigMap("b", "ours"); len(got.OwnerReferences) > 0 {
+		t.Errorf("owners are %v", got.OwnerReferences)
+	}
+	if got := c.hasConfigMap("a", "theirs"); len(got.OwnerReferences) > 0 || len(got.Annotations) > 0 {
+		t.Errorf("written: %+v", got.ObjectMeta)
+	}
+}
+
+func testServerSide(t *testing.T, c *cluster) {
+	c.run()
+	name := c.create("", strategy("configmaps", workv1.UpdateStrategy{
+		Type: workv1.UpdateStrategyTypeServerSideApply,
+		ServerSideApply: &workv1.ServerSideApplyConfig{IgnoreFields: []workv1.IgnoreField{
+			{Condition: workv1.IgnoreFieldsConditionOnSpokePresent, JSONPaths: []string{".data.present"}},
+			{Condition: workv1.IgnoreFieldsConditionOnSpokeChange, JQPathExpressions: []string{".data.change"}},
+		}},
+	}), `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NS}, data: {key: one, present: one, change: one}}`)
+	c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
+
+	patch := []byte(`{"data":{"key":"drift","present":"theirs","change":"theirs"}}`)
+	if _, err := c.kube.CoreV1().ConfigMaps(c.name).Patch(t.Context(), "a", types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "other"}); err != nil {
+		t.Fatal(err)
+	}
+	// key is owned by another manager now.
+	work := c.condition(name, workv1.WorkApplied, metav1.ConditionFalse)
+	if got := meta.FindStatusCondition(work.Status.ResourceStatus.Manifests[0].Conditions, workv1.WorkApplied); got.Reason != workv1.ReasonAppliedManifestFailed {
+		t.Errorf("got %+v", got)
+	}
+	c.update(name, func(spec *workv1.ManifestWorkSpec) {
+		spec.ManifestConfigs[0].UpdateStrategy.ServerSideApply.Force = true
+	})
+	c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
+	got := c.hasConfigMap("a", "one")
+	if got.Data["present"] != "theirs" || got.Data["change"] != "theirs" {
+		t.Errorf("ignored fields were applied: %v", got.Data)
+	}
+	// A new manifest applies what is ignored on change, not what is ignored when present.
+	c.replace(name, `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NS}, data: {key: two, present: two, change: two}}`)
+	got = c.hasConfigMap("a", "two")
+	if got.Data["present"] != "theirs" || got.Data["change"] != "two" {
+		t.Errorf("data is %v", got.Data)
+	}
+	c.delete(name)
+	c.gone(name)
+	c.noConfigMap("a")
+}
+
+func testFeedback(t *testing.T, c *cluster) {
+	c.run()
+	name := c.create("", func(spec *workv1.ManifestWorkSpec) {
+		spec.ManifestConfigs = []workv1.ManifestConfigOption{{
+			ResourceIdentifier: workv1.ResourceIdentifier{Resource: "configmaps", Name: "a", Namespace: c.name},
+			FeedbackRules: []workv1.FeedbackRule{{Type: workv1.JSONPathsType, JsonPaths: []workv1.JsonPath{
+				{Name: "key", Path: ".data.key"}, {Name: "other", Path: ".data.other"},
+			}}},
+			ConditionRules: []workv1.ConditionRule{{
+				Type: workv1.CelConditionExpressionsType, Condition: "Fed",
+				CelExpressions: []string{`"other" in object.data`}, MessageExpression: `result ? object.data.other : "hungry"`,
+			}},
+		}}
+	}, configMap("a", "one"))
+	work := c.condition(name, "Fed", metav1.ConditionFalse)
+	if values := work.Status.ResourceStatus.Manifests[0].StatusFeedbacks.Values; len(values) != 1 || *values[0].Value.String != "one" {
+		t.Errorf("feedback is %+v", values)
+	}
+	patch := []byte(`{"data":{"other":"theirs"}}`)
+	if _, err := c.kube.CoreV1().ConfigMaps(c.name).Patch(t.Context(), "a", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	work = c.condition(name, "Fed", metav1.ConditionTrue)
+	if values := work.Status.ResourceStatus.Manifests[0].StatusFeedbacks.Values; len(values) != 2 {
+		t.Errorf("feedback is %+v", values)
+	}
+}
+
+func testComplete(t *testing.T, c *cluster) {
+	c.run()
+	name := c.create("", func(spec *workv1.ManifestWorkSpec) {
+		spec.ManifestConfigs = []workv1.ManifestConfigOption{{
+			ResourceIdentifier: workv1.ResourceIdentifier{Resource: "configmaps", Name: "a", Namespace: c.name},
+			ConditionRules: []workv1.ConditionRule{{
+				Type: workv1.CelConditionExpressionsType, Condition: workv1.WorkComplete, CelExpressions: []string{`object.data.key == "done"`},
+			}},
+		}}
+	}, configMap("a", "doing"), configMap("b", "one"))
+	c.condition(name, workv1.WorkComplete, metav1.ConditionFalse)
+	got := c.hasConfigMap("a", "doing")
+	got.Data["key"] = "done"
+	if _, err := c.kube.CoreV1().ConfigMaps(c.name).Update(t.Context(), got, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.condition(name, workv1.WorkComplete, metav1.ConditionTrue)
+	for _, name := range []string{"a", "b"} {
+		if err := c.kube.CoreV1().ConfigMaps(c.name).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.condition(name, workv1.WorkAvailable, metav1.ConditionFalse)
+	c.replace(name, configMap("a", "again"), configMap("b", "two"))
+	work := c.condition(name, workv1.WorkComplete, metav1.ConditionTrue)
+	if applied := meta.FindStatusCondition(work.Status.Conditions, workv1.WorkApplied); applied.ObservedGeneration == work.Generation {
+		t.Errorf("a complete work claims to have applied generation %d", work.Generation)
+	}
+	for _, name := range []string{"a", "b"} {
+		if _, err := c.configMap(name); !apierrors.IsNotFound(err) {
+			t.Errorf("%s was applied after completion (%v)", name, err)
+		}
+	}
+	c.delete(name)
+	c.gone(name)
+}
+
+// testIdle: once all is as it should be, the agent makes no request that the
+// managed cluster would notice, whatever makes it look.
+func testIdle(t *testing.T, c *cluster) {
+	c.run()
+	name := c.create("", nil, configMap("a", "one"), configMap("b", "one"))
+	work := c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
+	c.condition(name, workv1.WorkAvailable, metav1.ConditionTrue)
+	marker := c.create("-marker", nil, configMap("marker", "one"))
+	c.condition(marker, workv1.WorkAvailable, metav1.ConditionTrue)
+
+	var objects atomic.Int32
+	c.onRequest(func(request *http.Request) error {
+		path := request.URL.Path
+		if strings.HasSuffix(path, "/configmaps/a") || strings.HasSuffix(path, "/configmaps/b") {
+			objects.Add(1)
+		}
+		return nil
+	})
+	// A label on the work is a reason to look at it, but not at its objects.
+	if _, err := c.works().Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"labels":{"x":"y"}}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the label is on the record", func(context.Context) error {
+		record, err := c.record(name)
+		if err == nil && record.Labels["x"] != "y" {
+			err = errors.New("it is not")
+		}
+		return err
+	})
+	if n := objects.Load(); n > 0 {
+		t.Errorf("%d requests for objects that did not change", n)
+	}
+	after, err := c.works().Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, condition := range work.Status.Conditions {
+		if got := meta.FindStatusCondition(after.Status.Conditions, condition.Type); !got.LastTransitionTime.Equal(&condition.LastTransitionTime) {
+			t.Errorf("%s changed its time", condition.Type)
+		}
+	}
+}
+
+// testFight: two works that want different things of one object must not keep
+// the cluster busy.
+func testFight(t *testing.T, c *cluster) {
+	c.run()
+	var writes atomic.Int32
+	c.onRequest(func(request *http.Request) error {
+		if request.Method == http.MethodPut && strings.HasSuffix(request.URL.Path, "/configmaps/a") {
+			writes.Add(1)
+		}
+		return nil
+	})
+	first := c.create("-1", nil, configMap("a", "one"))
+	second := c.create("-2", nil, configMap("a", "two"))
+	c.condition(first, workv1.WorkApplied, metav1.ConditionTrue)
+	c.condition(second, workv1.WorkApplied, metav1.ConditionTrue)
+	other := c.create("-other", nil, configMap("b", "one"))
+	c.condition(other, workv1.WorkApplied, metav1.ConditionTrue)
+	c.delete(first)
+	c.gone(first)
+	c.hasConfigMap("a", "two")
+	if n := writes.Load(); n > 60 {
+		t.Errorf("%d writes", n)
+	}
+}

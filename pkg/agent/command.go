@@ -1,0 +1,75 @@
+package agent
+
+import (
+	"context"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/cli/globalflag"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/term"
+	"k8s.io/component-base/version"
+	"k8s.io/component-base/version/verflag"
+	"k8s.io/klog/v2"
+)
+
+// NewCommand returns the command of the agent. It ends on SIGTERM and SIGINT.
+func NewCommand() *cobra.Command {
+	options := NewOptions()
+	command := &cobra.Command{
+		Use:   "agent",
+		Short: "Applies the ManifestWorks of one managed cluster and reports their state to the hub",
+		Long: `The agent runs on, or next to, a managed cluster. It watches the ManifestWorks
+in the namespace of that cluster on the hub, applies their manifests on the
+managed cluster, keeps the applied objects as the works give them, removes what
+left the works, and reports the state of it all to the hub.`,
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(command *cobra.Command, _ []string) error {
+			verflag.PrintAndExitIfRequested()
+			if err := logsapi.ValidateAndApply(options.Logs, nil); err != nil {
+				return err
+			}
+			if err := options.Validate(); err != nil {
+				return err
+			}
+			options.Metrics.Apply()
+			ctx, stop := signal.NotifyContext(command.Context(), syscall.SIGTERM, syscall.SIGINT)
+			defer stop()
+			return run(ctx, options)
+		},
+	}
+	flags := options.Flags()
+	verflag.AddFlags(flags.FlagSet("global"))
+	globalflag.AddGlobalFlags(flags.FlagSet("global"), command.Name())
+	for _, set := range flags.FlagSets {
+		command.Flags().AddFlagSet(set)
+	}
+	width, _, _ := term.TerminalSize(command.OutOrStdout())
+	cliflag.SetUsageAndHelpFunc(command, flags, width)
+	command.SetContext(context.Background())
+	return command
+}
+
+func run(ctx context.Context, options *Options) error {
+	config, err := options.Config()
+	if err != nil {
+		return err
+	}
+	completed, err := config.Complete()
+	if err != nil {
+		return err
+	}
+	agent, err := completed.New()
+	if err != nil {
+		return err
+	}
+	klog.FromContext(ctx).Info("Starting", "version", version.Get().GitVersion, "cluster", config.ClusterName,
+		"hub", config.Hub.Host, "managedCluster", config.Managed.Host, "agentID", config.AgentID)
+	defer klog.Flush()
+	return agent.Run(ctx)
+}

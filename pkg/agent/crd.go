@@ -1,0 +1,96 @@
+package agent
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/yaml"
+
+	managedartifacts "open-cluster-management.io/hub-apiserver/artifacts/agent/managed"
+)
+
+const (
+	// crdHashAnnotation marks a CRD that an agent of this kind made, and from what.
+	crdHashAnnotation = "work.open-cluster-management.io/crd-hash"
+	// crdTimeout is how long the managed cluster may take to serve the CRD.
+	// Generous, as it may be starting itself; after it the agent exits with the reason.
+	crdTimeout = 5 * time.Minute
+	crdPoll    = 200 * time.Millisecond
+)
+
+var crdResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+
+// ensureCRD makes the managed cluster serve AppliedManifestWorks, and returns
+// when it does. A CRD that somebody else installed is left as it is.
+func ensureCRD(ctx context.Context, client dynamic.Interface) error {
+	wanted := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(managedartifacts.AppliedManifestWorkCRD, &wanted.Object); err != nil {
+		return fmt.Errorf("embedded CRD: %w", err)
+	}
+	sum := sha256.Sum256(managedartifacts.AppliedManifestWorkCRD)
+	hash := hex.EncodeToString(sum[:])
+	annotations := wanted.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[crdHashAnnotation] = hash
+	wanted.SetAnnotations(annotations)
+
+	crds := client.Resource(crdResource)
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, crdPoll, crdTimeout, true, func(ctx context.Context) (bool, error) {
+		live, err := crds.Get(ctx, wanted.GetName(), metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			live, err = crds.Create(ctx, wanted, metav1.CreateOptions{})
+		} else if err == nil {
+			if made, ours := live.GetAnnotations()[crdHashAnnotation]; ours && made != hash {
+				updated := wanted.DeepCopy()
+				updated.SetResourceVersion(live.GetResourceVersion())
+				live, err = crds.Update(ctx, updated, metav1.UpdateOptions{})
+			}
+		}
+		if err != nil {
+			if last == nil || last.Error() != err.Error() {
+				klog.FromContext(ctx).Info("The CRD of AppliedManifestWorks is not there yet", "err", err)
+			}
+			last = err
+			return false, nil
+		}
+		last = fmt.Errorf("it is not established")
+		return established(live), nil
+	})
+	if err != nil {
+		return fmt.Errorf("CRD %s on the managed cluster: %w", wanted.GetName(), firstError(last, err))
+	}
+	return nil
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func established(crd *unstructured.Unstructured) bool {
+	conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
+	for _, entry := range conditions {
+		condition, ok := entry.(map[string]any)
+		if ok && condition["type"] == "Established" && condition["status"] == "True" {
+			return true
+		}
+	}
+	return false
+}

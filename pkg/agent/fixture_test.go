@@ -1,0 +1,394 @@
+package agent_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"open-cluster-management.io/hub-apiserver/pkg/agent"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/localhub"
+)
+
+// patience bounds every wait of the tests.
+const patience = time.Minute
+
+// fixture is one real cluster that is hub and managed cluster at once.
+type fixture struct {
+	// control is the control plane.
+	control *localhub.Cluster
+	// config is that of an administrator, account that of the agent on the
+	// managed cluster, with exactly the roles of artifacts/agent.
+	config, account *rest.Config
+	kube            kubernetes.Interface
+	ocm             versioned.Interface
+
+	names sync.Map
+	runs  atomic.Int32
+}
+
+func newFixture(t testing.TB) *fixture {
+	t.Helper()
+	cluster, err := localhub.NewCluster(localhub.ClusterOptions{Name: "cluster", Dir: t.TempDir(), NoFsync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		if err := cluster.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := cluster.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile("testdata/manifestworks.crd.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	crd := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(content, &crd.Object); err != nil {
+		t.Fatal(err)
+	}
+	grants := []*unstructured.Unstructured{crd}
+	for _, dir := range []string{"managed", "hub"} {
+		objects, err := localhub.ReadManifests(filepath.Join(localhub.Root(), "artifacts", "agent", dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, object := range objects {
+			// The agent must be able to install its CRD by itself.
+			if object.GetKind() != "CustomResourceDefinition" {
+				grants = append(grants, object)
+			}
+		}
+	}
+	if err := cluster.Apply(t.Context(), grants...); err != nil {
+		t.Fatal(err)
+	}
+	config := rest.CopyConfig(cluster.AdminConfig())
+	config.QPS, config.Burst = -1, 0
+	f := &fixture{control: cluster, config: config}
+	if f.account, err = cluster.ServiceAccountConfig(t.Context(), "open-cluster-management-agent", "agent"); err != nil {
+		t.Fatal(err)
+	}
+	if f.kube, err = kubernetes.NewForConfig(config); err != nil {
+		t.Fatal(err)
+	}
+	if f.ocm, err = versioned.NewForConfig(config); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the hub serves ManifestWorks", func(ctx context.Context) error {
+		_, err := f.ocm.WorkV1().ManifestWorks("default").List(ctx, metav1.ListOptions{})
+		return err
+	})
+	return f
+}
+
+// eventually polls until check returns nil.
+func eventually(t testing.TB, what string, check func(context.Context) error) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 25*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		last = check(ctx)
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("waiting until %s: %v (last: %v)", what, err, last)
+	}
+}
+
+// cluster is one managed cluster: a namespace of the hub for its works and a
+// namespace for what they apply, both named after the test.
+type cluster struct {
+	*fixture
+	t    testing.TB
+	name string
+	// exchanges sees every request of the agent to the managed cluster.
+	exchanges atomic.Pointer[exchange]
+	stop      func()
+}
+
+func (f *fixture) cluster(t testing.TB) *cluster {
+	t.Helper()
+	name := strings.ToLower(strings.ReplaceAll(t.Name()[strings.LastIndex(t.Name(), "/")+1:], "_", "-"))
+	if _, again := f.names.LoadOrStore(name, true); again {
+		// A benchmark runs more than once.
+		name = fmt.Sprintf("%s-%d", name, f.runs.Add(1))
+	}
+	c := &cluster{fixture: f, t: t, name: name}
+	if _, err := f.kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "agent"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "open-cluster-management:managedcluster:work"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: c.user()}},
+	}
+	if _, err := f.kube.RbacV1().RoleBindings(name).Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.kill() })
+	return c
+}
+
+func (c *cluster) user() string { return "system:open-cluster-management:" + c.name + ":agent" }
+
+// exchange sends a request, or not, and answers it.
+type exchange func(request *http.Request, send func() (*http.Response, error)) (*http.Response, error)
+
+type transport struct {
+	cluster *cluster
+	next    http.RoundTripper
+}
+
+func (w transport) RoundTrip(request *http.Request) (*http.Response, error) {
+	if hook := w.cluster.exchanges.Load(); hook != nil {
+		return (*hook)(request, func() (*http.Response, error) { return w.next.RoundTrip(request) })
+	}
+	return w.next.RoundTrip(request)
+}
+
+// onExchange puts a hook between the agent and the managed cluster; nil removes it.
+func (c *cluster) onExchange(hook exchange) {
+	if hook == nil {
+		c.exchanges.Store(nil)
+		return
+	}
+	c.exchanges.Store(&hook)
+}
+
+// onRequest lets a hook see every request, and fail it.
+func (c *cluster) onRequest(hook func(*http.Request) error) {
+	if hook == nil {
+		c.onExchange(nil)
+		return
+	}
+	c.onExchange(func(request *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
+		if err := hook(request); err != nil {
+			return nil, err
+		}
+		return send()
+	})
+}
+
+// run starts the agent.
+func (c *cluster) run() {
+	c.t.Helper()
+	hub, err := c.control.UserConfig(c.user())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	managed := rest.CopyConfig(c.account)
+	for _, config := range []*rest.Config{hub, managed} {
+		config.QPS, config.Burst = -1, 0
+	}
+	managed.WrapTransport = func(next http.RoundTripper) http.RoundTripper { return transport{cluster: c, next: next} }
+	config := &agent.Config{ClusterName: c.name, AgentID: c.name, Workers: 4, Hub: hub, Managed: managed}
+	completed, err := config.Complete()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	a, err := completed.New()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(c.t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	c.stop = func() {
+		cancel()
+		select {
+		case err := <-done:
+			if err != nil {
+				c.t.Errorf("agent: %v", err)
+			}
+		case <-time.After(patience):
+			c.t.Error("the agent does not stop")
+		}
+	}
+}
+
+// kill stops the agent, if it runs.
+func (c *cluster) kill() {
+	if c.stop != nil {
+		c.stop()
+		c.stop = nil
+	}
+}
+
+func (c *cluster) works() interface {
+	Get(context.Context, string, metav1.GetOptions) (*workv1.ManifestWork, error)
+	Create(context.Context, *workv1.ManifestWork, metav1.CreateOptions) (*workv1.ManifestWork, error)
+	Update(context.Context, *workv1.ManifestWork, metav1.UpdateOptions) (*workv1.ManifestWork, error)
+	Delete(context.Context, string, metav1.DeleteOptions) error
+	Patch(context.Context, string, types.PatchType, []byte, metav1.PatchOptions, ...string) (*workv1.ManifestWork, error)
+} {
+	return c.ocm.WorkV1().ManifestWorks(c.name)
+}
+
+// manifest turns YAML into a manifest; NS stands for the test's namespace.
+func (c *cluster) manifest(text string) workv1.Manifest {
+	c.t.Helper()
+	raw, err := yaml.YAMLToJSON([]byte(strings.ReplaceAll(text, "NS", c.name)))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return workv1.Manifest{RawExtension: runtime.RawExtension{Raw: raw}}
+}
+
+func configMap(name, value string) string {
+	return fmt.Sprintf(`{apiVersion: v1, kind: ConfigMap, metadata: {name: %s, namespace: NS}, data: {key: %s}}`, name, value)
+}
+
+// create creates a work named after the test plus suffix.
+func (c *cluster) create(suffix string, change func(*workv1.ManifestWorkSpec), manifests ...string) string {
+	c.t.Helper()
+	work := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Name: c.name + suffix}}
+	for _, text := range manifests {
+		work.Spec.Workload.Manifests = append(work.Spec.Workload.Manifests, c.manifest(text))
+	}
+	if change != nil {
+		change(&work.Spec)
+	}
+	if _, err := c.works().Create(c.t.Context(), work, metav1.CreateOptions{}); err != nil {
+		c.t.Fatal(err)
+	}
+	return work.Name
+}
+
+// update changes the spec of a work.
+func (c *cluster) update(name string, change func(*workv1.ManifestWorkSpec)) {
+	c.t.Helper()
+	eventually(c.t, "the work is updated", func(ctx context.Context) error {
+		work, err := c.works().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		change(&work.Spec)
+		_, err = c.works().Update(ctx, work, metav1.UpdateOptions{})
+		return err
+	})
+}
+
+func (c *cluster) replace(name string, manifests ...string) {
+	c.t.Helper()
+	c.update(name, func(spec *workv1.ManifestWorkSpec) {
+		spec.Workload.Manifests = nil
+		for _, text := range manifests {
+			spec.Workload.Manifests = append(spec.Workload.Manifests, c.manifest(text))
+		}
+	})
+}
+
+func (c *cluster) delete(name string) {
+	c.t.Helper()
+	if err := c.works().Delete(c.t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// condition waits until a condition of the work has a status for the work's
+// present generation, and returns the work.
+func (c *cluster) condition(name, kind string, status metav1.ConditionStatus) *workv1.ManifestWork {
+	c.t.Helper()
+	var work *workv1.ManifestWork
+	eventually(c.t, fmt.Sprintf("%s is %s", kind, status), func(ctx context.Context) error {
+		var err error
+		if work, err = c.works().Get(ctx, name, metav1.GetOptions{}); err != nil {
+			return err
+		}
+		got := meta.FindStatusCondition(work.Status.Conditions, kind)
+		if got == nil || got.Status != status || got.ObservedGeneration != work.Generation {
+			text, _ := json.Marshal(work.Status)
+			return fmt.Errorf("generation %d, status %s", work.Generation, text)
+		}
+		return nil
+	})
+	return work
+}
+
+func (c *cluster) gone(name string) {
+	c.t.Helper()
+	eventually(c.t, "the work is gone", func(ctx context.Context) error {
+		work, err := c.works().Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		text, _ := json.Marshal(work.Status)
+		return fmt.Errorf("%w, it is still there: %s", err, text)
+	})
+	if _, err := c.record(name); !apierrors.IsNotFound(err) {
+		c.t.Fatalf("the AppliedManifestWork is still there (%v)", err)
+	}
+}
+
+func (c *cluster) record(work string) (*workv1.AppliedManifestWork, error) {
+	return c.ocm.WorkV1().AppliedManifestWorks().Get(c.t.Context(), agent.HubHash(c.config.Host)+"-"+work, metav1.GetOptions{})
+}
+
+func (c *cluster) configMap(name string) (*corev1.ConfigMap, error) {
+	return c.kube.CoreV1().ConfigMaps(c.name).Get(c.t.Context(), name, metav1.GetOptions{})
+}
+
+// hasConfigMap waits until a ConfigMap has a value.
+func (c *cluster) hasConfigMap(name, value string) *corev1.ConfigMap {
+	c.t.Helper()
+	var got *corev1.ConfigMap
+	eventually(c.t, name+" has "+value, func(context.Context) error {
+		var err error
+		if got, err = c.configMap(name); err != nil {
+			return err
+		}
+		if got.Data["key"] != value {
+			return fmt.Errorf("data is %v", got.Data)
+		}
+		return nil
+	})
+	return got
+}
+
+func (c *cluster) noConfigMap(name string) {
+	c.t.Helper()
+	eventually(c.t, name+" is gone", func(context.Context) error {
+		_, err := c.configMap(name)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("%s is still there (%v)", name, err)
+	})
+}
+
+func (c *cluster) createConfigMap(name, value string) *corev1.ConfigMap {
+	c.t.Helper()
+	created, err := c.kube.CoreV1().ConfigMaps(c.name).Create(c.t.Context(), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"key": value},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return created
+}

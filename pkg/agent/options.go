@@ -1,0 +1,93 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/validation"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/logs"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/metrics"
+)
+
+// Options are the flags of the agent.
+type Options struct {
+	// HubKubeconfig is the file with the hub's address and the agent's credentials there.
+	HubKubeconfig string
+	// Kubeconfig is the same for the managed cluster; the agent's own
+	// ServiceAccount is used if it is empty.
+	Kubeconfig string
+	// ClusterName is the name of the managed cluster on the hub.
+	ClusterName string
+	// AgentID tells agents of one hub on one managed cluster apart.
+	AgentID string
+	// HealthBindAddress is where health checks and metrics are served; "0" for nowhere.
+	HealthBindAddress string
+	// QPS and Burst limit the requests to each of the two API servers.
+	QPS   float32
+	Burst int
+	// Workers is how many ManifestWorks are handled at the same time.
+	Workers int
+
+	Logs    *logs.Options
+	Metrics *metrics.Options
+}
+
+// NewOptions returns the defaults.
+func NewOptions() *Options {
+	return &Options{
+		HealthBindAddress: "127.0.0.1:8000",
+		// Two hundred new works of three objects each take some 2,000 requests.
+		QPS:     500,
+		Burst:   1000,
+		Workers: 10,
+		Logs:    logs.NewOptions(),
+		Metrics: metrics.NewOptions(),
+	}
+}
+
+// Flags returns the flags that set the options.
+func (o *Options) Flags() cliflag.NamedFlagSets {
+	var flags cliflag.NamedFlagSets
+	fs := flags.FlagSet("agent")
+	fs.StringVar(&o.HubKubeconfig, "hub-kubeconfig", o.HubKubeconfig, "File with the address of the hub and the credentials of this agent there. Required.")
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "File with the address of the managed cluster and the credentials of this agent there. The agent's own ServiceAccount is used when this is empty.")
+	fs.StringVar(&o.ClusterName, "cluster-name", o.ClusterName, "Name of the managed cluster on the hub. Required.")
+	fs.StringVar(&o.AgentID, "agent-id", o.AgentID, "Identity of this agent in the AppliedManifestWorks it writes. The hash of the hub's URL when this is empty.")
+	fs.StringVar(&o.HealthBindAddress, "health-bind-address", o.HealthBindAddress, "Address on which /healthz, /livez, /readyz and /metrics are served over HTTP; 0 for none.")
+	fs.Float32Var(&o.QPS, "kube-api-qps", o.QPS, "Requests per second to the hub, and as many to the managed cluster; negative for no limit.")
+	fs.IntVar(&o.Burst, "kube-api-burst", o.Burst, "Requests to the hub, and as many to the managed cluster, that may exceed --kube-api-qps at once.")
+	fs.IntVar(&o.Workers, "workers", o.Workers, "How many ManifestWorks are handled at the same time.")
+	logsapi.AddFlags(o.Logs, flags.FlagSet("logs"))
+	o.Metrics.AddFlags(flags.FlagSet("metrics"))
+	return flags
+}
+
+// Validate returns everything that is wrong with the options.
+func (o *Options) Validate() error {
+	var errs []error
+	if o.HubKubeconfig == "" {
+		errs = append(errs, errors.New("--hub-kubeconfig is required"))
+	}
+	if o.ClusterName == "" {
+		errs = append(errs, errors.New("--cluster-name is required"))
+	} else {
+		// It is the name of a namespace of the hub.
+		for _, problem := range validation.ValidateNamespaceName(o.ClusterName, false) {
+			errs = append(errs, fmt.Errorf("--cluster-name %q: %s", o.ClusterName, problem))
+		}
+	}
+	if o.Workers < 1 {
+		errs = append(errs, fmt.Errorf("--workers must be at least 1, not %d", o.Workers))
+	}
+	if o.QPS == 0 {
+		errs = append(errs, errors.New("--kube-api-qps must not be 0"))
+	}
+	if o.QPS > 0 && o.Burst < 1 {
+		errs = append(errs, fmt.Errorf("--kube-api-burst must be at least 1, not %d", o.Burst))
+	}
+	errs = append(errs, o.Metrics.Validate()...)
+	return utilerrors.NewAggregate(errs)
+}

@@ -1,0 +1,194 @@
+package work
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/ext"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/lru"
+
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+)
+
+const (
+	// celCostLimit and celTimeout bound the evaluation of one expression.
+	celCostLimit = 1_000_000
+	celTimeout   = time.Second
+	// celPrograms is how many compiled expressions are kept.
+	celPrograms = 1024
+)
+
+// reservedConditions are set by the agent itself, never by a rule.
+var reservedConditions = map[string]bool{
+	workv1.WorkApplied: true, workv1.WorkDeleting: true, workv1.ManifestStatusFeedbackSynced: true,
+}
+
+// wellKnownConditions are the rules of the type WellKnownConditions, by kind
+// and condition.
+var wellKnownConditions = map[schema.GroupKind]map[string]workv1.ConditionRule{
+	{Group: "batch", Kind: "Job"}: {workv1.WorkComplete: {
+		CelExpressions: []string{
+			`has(object.status) && has(object.status.conditions) && object.status.conditions.exists(c, c.type in ["Complete", "Failed"] && c.status == "True")`,
+		},
+		MessageExpression: `result ? "Job is finished" : "Job is not finished"`,
+	}},
+	{Kind: "Pod"}: {workv1.WorkComplete: {
+		CelExpressions:    []string{`has(object.status) && has(object.status.phase) && object.status.phase in ["Succeeded", "Failed"]`},
+		MessageExpression: `result ? "Pod is in phase " + object.status.phase : "Pod is not finished"`,
+	}},
+}
+
+// evaluator evaluates condition rules.
+type evaluator struct {
+	env *cel.Env
+
+	mu       sync.Mutex
+	programs *lru.Cache
+}
+
+func newEvaluator() (*evaluator, error) {
+	env, err := cel.NewEnv(
+		cel.Variable("object", cel.DynType), cel.Variable("result", cel.BoolType),
+		cel.OptionalTypes(), ext.Strings(), ext.Lists(), ext.Sets(), ext.Encoders(),
+		cel.HomogeneousAggregateLiterals(), cel.CrossTypeNumericComparisons(true),
+	)
+	if err != nil {
+		return nil, err
+	}
+	return &evaluator{env: env, programs: lru.New(celPrograms)}, nil
+}
+
+// rules evaluates condition rules against a live object.
+func (e *evaluator) rules(ctx context.Context, live *unstructured.Unstructured, rules []workv1.ConditionRule) []metav1.Condition {
+	var conditions []metav1.Condition
+	seen := map[string]bool{}
+	for _, rule := range rules {
+		if rule.Condition == "" && rule.Type == workv1.WellKnownConditionsType {
+			rule.Condition = workv1.WorkComplete
+		}
+		if rule.Condition == "" || reservedConditions[rule.Condition] || seen[rule.Condition] {
+			continue
+		}
+		seen[rule.Condition] = true
+		conditions = append(conditions, e.rule(ctx, live, rule))
+	}
+	return conditions
+}
+
+// complete reports whether rules find a live object complete.
+func (e *evaluator) complete(ctx context.Context, live *unstructured.Unstructured, rules []workv1.ConditionRule) bool {
+	for _, condition := range e.rules(ctx, live, rules) {
+		if condition.Type == workv1.WorkComplete && condition.Status == metav1.ConditionTrue {
+			return true
+		}
+	}
+	return false
+}
+
+func (e *evaluator) rule(ctx context.Context, live *unstructured.Unstructured, rule workv1.ConditionRule) metav1.Condition {
+	condition := metav1.Condition{Type: rule.Condition, Status: metav1.ConditionFalse, Reason: workv1.ReasonConditionRuleInvalid}
+	switch rule.Type {
+	case workv1.WellKnownConditionsType:
+		kind := live.GroupVersionKind().GroupKind()
+		known, ok := wellKnownConditions[kind][rule.Condition]
+		if !ok {
+			condition.Message = fmt.Sprintf("no well-known condition %s of %s", rule.Condition, kind)
+			return condition
+		}
+		rule.CelExpressions = known.CelExpressions
+		if rule.Message == "" && rule.MessageExpression == "" {
+			rule.MessageExpression = known.MessageExpression
+		}
+	case workv1.CelConditionExpressionsType:
+		if len(rule.CelExpressions) == 0 {
+			condition.Message = "the rule has no celExpressions"
+			return condition
+		}
+	default:
+		condition.Message = fmt.Sprintf("unknown type of rule %q", rule.Type)
+		return condition
+	}
+
+	result := true
+	for _, expression := range rule.CelExpressions {
+		value, reason, err := e.evaluate(ctx, expression, map[string]any{"object": live.Object, "result": false})
+		holds, isBool := value.(bool)
+		if err == nil && !isBool {
+			reason, err = workv1.ReasonConditionRuleExpressionError, fmt.Errorf("%s: the result is a %T, not a bool", expression, value)
+		}
+		if err != nil {
+			condition.Reason, condition.Message = reason, truncate(err.Error())
+			if reason == workv1.ReasonConditionRuleInternalError {
+				condition.Status = metav1.ConditionUnknown
+			}
+			return condition
+		}
+		if !holds {
+			result = false
+			break
+		}
+	}
+	if result {
+		condition.Status = metav1.ConditionTrue
+	}
+	condition.Reason, condition.Message = workv1.ReasonConditionRuleEvaluated, truncate(e.message(ctx, live, rule, result))
+	return condition
+}
+
+func (e *evaluator) message(ctx context.Context, live *unstructured.Unstructured, rule workv1.ConditionRule, result bool) string {
+	if rule.MessageExpression != "" {
+		value, _, err := e.evaluate(ctx, rule.MessageExpression, map[string]any{"object": live.Object, "result": result})
+		text, isText := value.(string)
+		switch {
+		case err != nil && rule.Message == "":
+			return "messageExpression: " + err.Error()
+		case err == nil && isText && text != "":
+			return text
+		}
+	}
+	return rule.Message
+}
+
+// evaluate returns the value of an expression, or an error with its reason.
+func (e *evaluator) evaluate(ctx context.Context, expression string, input map[string]any) (any, string, error) {
+	program, err := e.program(expression)
+	if err != nil {
+		return nil, workv1.ReasonConditionRuleExpressionError, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, celTimeout)
+	defer cancel()
+	out, _, err := program.ContextEval(ctx, input)
+	if err != nil {
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return nil, workv1.ReasonConditionRuleInternalError, err
+		}
+		return nil, workv1.ReasonConditionRuleExpressionError, err
+	}
+	return out.Value(), "", nil
+}
+
+func (e *evaluator) program(expression string) (cel.Program, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if cached, ok := e.programs.Get(expression); ok {
+		return cached.(cel.Program), nil
+	}
+	ast, issues := e.env.Compile(expression)
+	if err := issues.Err(); err != nil {
+		return nil, err
+	}
+	program, err := e.env.Program(ast, cel.CostLimit(celCostLimit), cel.InterruptCheckFrequency(100))
+	if err != nil {
+		return nil, err
+	}
+	e.programs.Add(expression, program)
+	return program, nil
+}

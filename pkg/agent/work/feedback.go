@@ -1,0 +1,139 @@
+package work
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/jsonpath"
+
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+)
+
+// maxRaw bounds a value that is reported as JSON text.
+const maxRaw = 1024
+
+// wellKnownPaths are the values of the feedback rule type WellKnownStatus.
+var wellKnownPaths = map[schema.GroupKind][]workv1.JsonPath{
+	{Group: "apps", Kind: "Deployment"}: {
+		{Name: "ReadyReplicas", Path: ".status.readyReplicas"},
+		{Name: "Replicas", Path: ".status.replicas"},
+		{Name: "AvailableReplicas", Path: ".status.availableReplicas"},
+	},
+	{Group: "apps", Kind: "DaemonSet"}: {
+		{Name: "NumberReady", Path: ".status.numberReady"},
+		{Name: "DesiredNumberScheduled", Path: ".status.desiredNumberScheduled"},
+		{Name: "NumberAvailable", Path: ".status.numberAvailable"},
+	},
+	{Group: "batch", Kind: "Job"}: {
+		{Name: "JobComplete", Path: `.status.conditions[?(@.type=="Complete")].status`},
+		{Name: "JobSucceeded", Path: ".status.succeeded"},
+	},
+	{Kind: "Pod"}: {
+		{Name: "PodReady", Path: `.status.conditions[?(@.type=="Ready")].status`},
+		{Name: "PodPhase", Path: ".status.phase"},
+	},
+}
+
+// feedback evaluates feedback rules against a live object. It returns the
+// values that could be read along with an error for those that could not. A
+// value that the object does not have is left out and no error.
+func feedback(live *unstructured.Unstructured, rules []workv1.FeedbackRule) ([]workv1.FeedbackValue, error) {
+	var values []workv1.FeedbackValue
+	var errs []error
+	reported := map[string]bool{}
+	for _, rule := range rules {
+		paths := rule.JsonPaths
+		if rule.Type == workv1.WellKnownStatusType {
+			kind := live.GroupVersionKind().GroupKind()
+			if paths = wellKnownPaths[kind]; paths == nil {
+				errs = append(errs, fmt.Errorf("no well-known status of %s", kind))
+			}
+		}
+		for _, path := range paths {
+			if reported[path.Name] {
+				continue
+			}
+			value, err := valueOf(live, path)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", path.Name, err))
+				continue
+			}
+			if value != nil {
+				reported[path.Name] = true
+				values = append(values, workv1.FeedbackValue{Name: path.Name, Value: *value})
+			}
+		}
+	}
+	return values, errors.Join(errs...)
+}
+
+// valueOf reads one value, nil if the object does not have it.
+func valueOf(live *unstructured.Unstructured, path workv1.JsonPath) (*workv1.FieldValue, error) {
+	if version := live.GroupVersionKind().Version; path.Version != "" && path.Version != version {
+		return nil, fmt.Errorf("the path is for version %s, the object is applied in version %s", path.Version, version)
+	}
+	text := path.Path
+	if !strings.HasPrefix(text, "{") {
+		text = "{" + text + "}"
+	}
+	parser := jsonpath.New(path.Name).AllowMissingKeys(true)
+	if err := parser.Parse(text); err != nil {
+		return nil, fmt.Errorf("path %s: %w", path.Path, err)
+	}
+	results, err := parser.FindResults(live.Object)
+	if err != nil {
+		return nil, fmt.Errorf("path %s: %w", path.Path, err)
+	}
+	var found []any
+	for _, list := range results {
+		for _, value := range list {
+			if value.IsValid() && value.CanInterface() {
+				found = append(found, value.Interface())
+			}
+		}
+	}
+	switch len(found) {
+	case 0:
+		return nil, nil
+	case 1:
+		return fieldValue(found[0])
+	default:
+		return fieldValue(found)
+	}
+}
+
+func fieldValue(value any) (*workv1.FieldValue, error) {
+	switch value := value.(type) {
+	case nil:
+		return nil, nil
+	case string:
+		return &workv1.FieldValue{Type: workv1.String, String: &value}, nil
+	case bool:
+		return &workv1.FieldValue{Type: workv1.Boolean, Boolean: &value}, nil
+	case int64:
+		return &workv1.FieldValue{Type: workv1.Integer, Integer: &value}, nil
+	case float64:
+		if value == math.Trunc(value) && math.Abs(value) < 1<<53 {
+			whole := int64(value)
+			return &workv1.FieldValue{Type: workv1.Integer, Integer: &whole}, nil
+		}
+		text := strconv.FormatFloat(value, 'g', -1, 64)
+		return &workv1.FieldValue{Type: workv1.String, String: &text}, nil
+	default:
+		raw, err := json.Marshal(value)
+		if err != nil {
+			return nil, err
+		}
+		if len(raw) > maxRaw {
+			return nil, fmt.Errorf("the value takes %d bytes as JSON, at most %d are reported", len(raw), maxRaw)
+		}
+		text := string(raw)
+		return &workv1.FieldValue{Type: workv1.JsonRaw, JsonRaw: &text}, nil
+	}
+}

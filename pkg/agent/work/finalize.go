@@ -1,0 +1,115 @@
+package work
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+)
+
+// finalize removes what a deleted work applied, and lets the work go when all
+// of it is gone.
+func (c *Controller) finalize(ctx context.Context, work *workv1.ManifestWork, st *workState) (outcome, error) {
+	st.items = map[objectID]*itemState{}
+	if !slices.Contains(work.Finalizers, workv1.ManifestWorkFinalizer) {
+		c.watches.track(work.Name, nil)
+		return outcome{state: stateDeleting}, nil
+	}
+	record, err := c.liveRecord(ctx, work.Name)
+	if err != nil {
+		return outcome{}, err
+	}
+	if record != nil {
+		done, err := c.clear(ctx, work.Name, st, record, letGo{orphan: func(id objectID) bool {
+			return orphans(work.Spec.DeleteOption, id.identifier())
+		}})
+		if !done || err != nil {
+			message := "Objects of the work are being removed"
+			if err != nil {
+				message = err.Error()
+			} else if waits := st.record; waits != nil && len(waits.Status.AppliedResources) > 0 {
+				entries := waits.Status.AppliedResources
+				message = fmt.Sprintf("%d objects of the work are not gone yet, the first is %s", len(entries), entryID(entries[0]))
+			}
+			return outcome{state: stateDeleting, again: pollPeriod}, errors.Join(err, c.reportDeleting(ctx, st, work, message))
+		}
+	}
+	c.watches.track(work.Name, nil)
+	return outcome{state: stateDeleting}, c.dropFinalizer(ctx, st, work)
+}
+
+// evict removes what is left of a work that the hub does not have. The hub
+// itself must say so: the view of an informer is no proof.
+func (c *Controller) evict(ctx context.Context, name string, st *workState) (outcome, error) {
+	record := c.cachedRecord(name, st)
+	if record == nil || record.Spec.HubHash != c.hubHash || record.Spec.AgentID != c.agentID || record.Name != c.recordName(name) {
+		c.watches.track(name, nil)
+		c.states.drop(name)
+		return outcome{state: stateGone}, nil
+	}
+	gone, err := c.workGone(ctx, name)
+	if err != nil {
+		return outcome{}, err
+	}
+	if !gone {
+		return outcome{state: stateDeleting, again: staleDelay}, nil
+	}
+	if record, err = c.liveRecord(ctx, name); err != nil {
+		return outcome{}, err
+	}
+	if record != nil {
+		done, err := c.clear(ctx, name, st, record, letGo{ownedOnly: true, orphan: func(objectID) bool { return false }})
+		if !done || err != nil {
+			return outcome{state: stateDeleting, again: pollPeriod}, err
+		}
+	}
+	c.watches.track(name, nil)
+	c.states.drop(name)
+	return outcome{state: stateGone}, nil
+}
+
+// rebuildRecord lets a record go that somebody deleted, along with its
+// objects, so that the next pass makes both anew.
+func (c *Controller) rebuildRecord(ctx context.Context, name string, st *workState, record *workv1.AppliedManifestWork) (outcome, error) {
+	st.items = map[objectID]*itemState{}
+	done, err := c.clear(ctx, name, st, record, letGo{ownedOnly: true, orphan: func(objectID) bool { return false }})
+	if done {
+		return outcome{state: stateApplied, again: staleDelay}, err
+	}
+	return outcome{state: stateDeleting, again: pollPeriod}, err
+}
+
+// clear removes all objects of a record and then the record. It reports
+// whether all is gone; while it is not, what remains is watched.
+func (c *Controller) clear(ctx context.Context, name string, st *workState, record *workv1.AppliedManifestWork, how letGo) (bool, error) {
+	// The watches come first, so that the end of an object is not missed.
+	refs := sets.New[objectRef]()
+	for _, entry := range record.Status.AppliedResources {
+		refs.Insert(entryRef(entry))
+	}
+	c.watches.track(name, refs)
+	remaining, err := c.removeAll(ctx, record, record.Status.AppliedResources, how)
+	if err != nil || len(remaining) > 0 {
+		_, writeErr := c.setApplied(ctx, st, record, remaining)
+		return false, errors.Join(err, writeErr)
+	}
+	if err := c.dropRecord(ctx, st, record); err != nil {
+		return false, err
+	}
+	return true, nil
+}
+
+// liveRecord reads the AppliedManifestWork of a work, nil if there is none.
+func (c *Controller) liveRecord(ctx context.Context, name string) (*workv1.AppliedManifestWork, error) {
+	record, err := c.managed.WorkV1().AppliedManifestWorks().Get(ctx, c.recordName(name), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) && !resourceNotServed(err) {
+		return nil, nil
+	}
+	return record, err
+}

@@ -1,0 +1,107 @@
+package work
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+)
+
+// cachedWork returns the newest known version of a work, nil if the informer
+// does not have it.
+func (c *Controller) cachedWork(name string, st *workState) *workv1.ManifestWork {
+	cached, err := c.works.Get(name)
+	if err != nil {
+		st.hub = nil
+		return nil
+	}
+	if work := newer(cached, st.hub); work != cached {
+		return work
+	}
+	st.hub = nil
+	return cached
+}
+
+// patchWork changes a work on the hub, provided it is the version given. The
+// subresource is empty or "status".
+func (c *Controller) patchWork(ctx context.Context, st *workState, work *workv1.ManifestWork, metadata map[string]any, status *workv1.ManifestWorkStatus) (*workv1.ManifestWork, error) {
+	if metadata == nil {
+		metadata = map[string]any{}
+	}
+	metadata["uid"] = work.UID
+	metadata["resourceVersion"] = work.ResourceVersion
+	change := map[string]any{"metadata": metadata}
+	var subresources []string
+	if status != nil {
+		subresources = []string{"status"}
+		change["status"] = status
+	}
+	patch, err := json.Marshal(change)
+	if err != nil {
+		return nil, err
+	}
+	patched, err := c.hub.WorkV1().ManifestWorks(c.clusterName).Patch(ctx, work.Name, types.MergePatchType, patch, metav1.PatchOptions{}, subresources...)
+	if err != nil {
+		return nil, err
+	}
+	st.hub = patched
+	return patched, nil
+}
+
+// ensureFinalizer puts our finalizer on a work.
+func (c *Controller) ensureFinalizer(ctx context.Context, st *workState, work *workv1.ManifestWork) (*workv1.ManifestWork, error) {
+	if slices.Contains(work.Finalizers, workv1.ManifestWorkFinalizer) {
+		return work, nil
+	}
+	finalizers := append(slices.Clone(work.Finalizers), workv1.ManifestWorkFinalizer)
+	return c.patchWork(ctx, st, work, map[string]any{"finalizers": finalizers}, nil)
+}
+
+// dropFinalizer lets a deleted work go.
+func (c *Controller) dropFinalizer(ctx context.Context, st *workState, work *workv1.ManifestWork) error {
+	kept := slices.DeleteFunc(slices.Clone(work.Finalizers), func(f string) bool { return f == workv1.ManifestWorkFinalizer })
+	if len(kept) == len(work.Finalizers) {
+		return nil
+	}
+	if kept == nil {
+		kept = []string{}
+	}
+	_, err := c.patchWork(ctx, st, work, map[string]any{"finalizers": kept}, nil)
+	return ignoreNotFound(err)
+}
+
+// setStatus writes the status of a work if it differs.
+func (c *Controller) setStatus(ctx context.Context, st *workState, work *workv1.ManifestWork, status workv1.ManifestWorkStatus) error {
+	if equality.Semantic.DeepEqual(work.Status, status) {
+		return nil
+	}
+	if status.Conditions == nil {
+		status.Conditions = []metav1.Condition{}
+	}
+	if status.ResourceStatus.Manifests == nil {
+		status.ResourceStatus.Manifests = []workv1.ManifestCondition{}
+	}
+	_, err := c.patchWork(ctx, st, work, nil, &status)
+	return err
+}
+
+// workGone asks the hub itself whether a work does not exist. An answer that
+// is not about the work, such as that of a hub that does not serve works at
+// the moment, is an error.
+func (c *Controller) workGone(ctx context.Context, name string) (bool, error) {
+	_, err := c.hub.WorkV1().ManifestWorks(c.clusterName).Get(ctx, name, metav1.GetOptions{})
+	if err == nil {
+		return false, nil
+	}
+	status, ok := err.(apierrors.APIStatus)
+	if apierrors.IsNotFound(err) && !resourceNotServed(err) && ok && status.Status().Details != nil && status.Status().Details.Name == name {
+		return true, nil
+	}
+	return false, err
+}

@@ -1,0 +1,104 @@
+package work
+
+import (
+	"strings"
+
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+)
+
+// manifestConfig is what the manifestConfigs of a work say about one manifest,
+// with defaults filled in.
+type manifestConfig struct {
+	Strategy       workv1.UpdateStrategy     `json:"strategy"`
+	FeedbackRules  []workv1.FeedbackRule     `json:"feedbackRules,omitempty"`
+	ScrapeType     workv1.FeedbackScrapeType `json:"scrapeType"`
+	ConditionRules []workv1.ConditionRule    `json:"conditionRules,omitempty"`
+}
+
+// observed reports whether the state of the object, beyond its existence, is
+// part of the status of the work.
+func (c manifestConfig) observed() bool {
+	return len(c.FeedbackRules) > 0 || len(c.ConditionRules) > 0
+}
+
+// configFor merges the entries that match an object: the first that sets a
+// field decides it.
+func configFor(options []workv1.ManifestConfigOption, id workv1.ResourceIdentifier) manifestConfig {
+	var config manifestConfig
+	for _, option := range options {
+		if !identifierMatches(option.ResourceIdentifier, id) {
+			continue
+		}
+		if config.Strategy.Type == "" && option.UpdateStrategy != nil {
+			config.Strategy = *option.UpdateStrategy.DeepCopy()
+		}
+		if len(config.FeedbackRules) == 0 {
+			config.FeedbackRules = option.FeedbackRules
+		}
+		if config.ScrapeType == "" {
+			config.ScrapeType = option.FeedbackScrapeType
+		}
+		if len(config.ConditionRules) == 0 {
+			config.ConditionRules = option.ConditionRules
+		}
+	}
+	if config.Strategy.Type == "" {
+		config.Strategy.Type = workv1.UpdateStrategyTypeUpdate
+	}
+	if config.ScrapeType == "" {
+		config.ScrapeType = workv1.FeedbackPollType
+	}
+	return config
+}
+
+// identifierMatches compares group and resource exactly; name and namespace of
+// the pattern may contain the wildcard *.
+func identifierMatches(pattern, id workv1.ResourceIdentifier) bool {
+	return pattern.Group == id.Group && pattern.Resource == id.Resource &&
+		wildcardMatches(pattern.Namespace, id.Namespace) && wildcardMatches(pattern.Name, id.Name)
+}
+
+// wildcardMatches reports whether text matches pattern, in which each * stands
+// for any number of characters.
+func wildcardMatches(pattern, text string) bool {
+	parts := strings.Split(pattern, "*")
+	if len(parts) == 1 {
+		return pattern == text
+	}
+	first, last := parts[0], parts[len(parts)-1]
+	if len(text) < len(first)+len(last) || !strings.HasPrefix(text, first) || !strings.HasSuffix(text, last) {
+		return false
+	}
+	text = text[len(first) : len(text)-len(last)]
+	// Taking each middle part at its first occurrence leaves the most for the rest.
+	for _, part := range parts[1 : len(parts)-1] {
+		i := strings.Index(text, part)
+		if i < 0 {
+			return false
+		}
+		text = text[i+len(part):]
+	}
+	return true
+}
+
+// orphans reports whether an object of a work with this delete option stays on
+// the managed cluster when it leaves the work or the work is deleted.
+func orphans(option *workv1.DeleteOption, id workv1.ResourceIdentifier) bool {
+	if option == nil {
+		return false
+	}
+	switch option.PropagationPolicy {
+	case workv1.DeletePropagationPolicyTypeOrphan:
+		return true
+	case workv1.DeletePropagationPolicyTypeSelectivelyOrphan:
+		if option.SelectivelyOrphan == nil {
+			return false
+		}
+		for _, rule := range option.SelectivelyOrphan.OrphaningRules {
+			if rule.Group == id.Group && rule.Resource == id.Resource && rule.Namespace == id.Namespace && rule.Name == id.Name {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,67 @@
+package work
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/time/rate"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/restmapper"
+)
+
+// discoveryMapper is a mapper that reads the managed cluster's discovery
+// documents again when a kind is missing, but not for every miss.
+type discoveryMapper struct {
+	delegate *restmapper.DeferredDiscoveryRESTMapper
+	resets   *rate.Limiter
+}
+
+// Works that wait for a kind retry by their own backoff; this bounds what all
+// of them together cost.
+const (
+	resetsPerSecond = 2
+	resetBurst      = 4
+)
+
+func newDiscoveryMapper(client discovery.DiscoveryInterface) *discoveryMapper {
+	return &discoveryMapper{
+		delegate: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client)),
+		resets:   rate.NewLimiter(resetsPerSecond, resetBurst),
+	}
+}
+
+func (m *discoveryMapper) mapping(ctx context.Context, kind schema.GroupVersionKind) (*meta.RESTMapping, error) {
+	if kind.Kind == "" || kind.Version == "" {
+		return nil, fmt.Errorf("apiVersion and kind are required, got %q", kind.String())
+	}
+	mapping, err := m.delegate.RESTMappingWithContext(ctx, kind.GroupKind(), kind.Version)
+	if meta.IsNoMatchError(err) && m.resets.Allow() {
+		m.delegate.ResetWithContext(ctx)
+		mapping, err = m.delegate.RESTMappingWithContext(ctx, kind.GroupKind(), kind.Version)
+	}
+	if meta.IsNoMatchError(err) {
+		return nil, fmt.Errorf("the managed cluster does not serve %s: %w", kind.String(), err)
+	}
+	return mapping, err
+}
+
+// served returns a resource in a version that is served now.
+func (m *discoveryMapper) served(ctx context.Context, resource schema.GroupVersionResource) (schema.GroupVersionResource, error) {
+	if err := m.resets.Wait(ctx); err != nil {
+		return resource, err
+	}
+	m.delegate.ResetWithContext(ctx)
+	return m.delegate.ResourceForWithContext(ctx, resource.GroupResource().WithVersion(""))
+}
+
+// stale makes the next look-up read the discovery documents again, unless that
+// was done just now.
+func (m *discoveryMapper) stale() {
+	if m.resets.Allow() {
+		m.delegate.Reset()
+	}
+}

@@ -1,0 +1,339 @@
+package work
+
+import (
+	"encoding/base64"
+	"errors"
+	"maps"
+	"reflect"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+)
+
+const rbacGroup = "rbac.authorization.k8s.io"
+
+// normalize turns a manifest into what is enforced: without what only the
+// server sets, and in the form in which the server gives it back.
+func normalize(object *unstructured.Unstructured) error {
+	content := object.Object
+	delete(content, "status")
+	for _, field := range []string{"uid", "resourceVersion", "generation", "creationTimestamp",
+		"deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields"} {
+		unstructured.RemoveNestedField(content, "metadata", field)
+	}
+	dropNulls(content)
+	gvk := object.GroupVersionKind()
+	switch {
+	case gvk.Group == "" && gvk.Kind == "Secret":
+		return encodeStringData(content)
+	case gvk.Group == rbacGroup:
+		normalizeRBAC(content)
+	}
+	return nil
+}
+
+// dropNulls removes null fields: in a manifest they mean nothing, and the
+// server never gives them back.
+func dropNulls(value any) {
+	switch value := value.(type) {
+	case map[string]any:
+		for key, child := range value {
+			if child == nil {
+				delete(value, key)
+				continue
+			}
+			dropNulls(child)
+		}
+	case []any:
+		for _, child := range value {
+			dropNulls(child)
+		}
+	}
+}
+
+// encodeStringData does to a Secret what the server does to its write-only
+// field stringData.
+func encodeStringData(secret map[string]any) error {
+	plain, found, err := unstructured.NestedStringMap(secret, "stringData")
+	if err != nil || !found {
+		return err
+	}
+	delete(secret, "stringData")
+	data, ok := secret["data"].(map[string]any)
+	if !ok {
+		if secret["data"] != nil {
+			return errors.New("data of the Secret is not a map")
+		}
+		data = map[string]any{}
+		secret["data"] = data
+	}
+	for key, value := range plain {
+		data[key] = base64.StdEncoding.EncodeToString([]byte(value))
+	}
+	return nil
+}
+
+// normalizeRBAC fills in what the server defaults inside lists and references,
+// since those are compared as they are, and leaves the rules of an aggregated
+// ClusterRole to the controller that computes them.
+func normalizeRBAC(object map[string]any) {
+	if _, aggregated := object["aggregationRule"]; aggregated {
+		delete(object, "rules")
+	}
+	setDefault := func(value any, key, def string) {
+		if entry, ok := value.(map[string]any); ok {
+			if current, ok := entry[key].(string); !ok || current == "" {
+				entry[key] = def
+			}
+		}
+	}
+	if ref, ok := object["roleRef"]; ok {
+		setDefault(ref, "apiGroup", rbacGroup)
+	}
+	subjects, _ := object["subjects"].([]any)
+	for _, subject := range subjects {
+		entry, ok := subject.(map[string]any)
+		if !ok {
+			continue
+		}
+		switch entry["kind"] {
+		case "User", "Group":
+			setDefault(entry, "apiGroup", rbacGroup)
+		case "ServiceAccount":
+			if entry["apiGroup"] == "" {
+				delete(entry, "apiGroup")
+			}
+		}
+	}
+}
+
+// enforce returns live changed so that it holds everything that want gives.
+// What want does not give stays as it is, except that a list that want gives
+// holds nothing else. Metadata is limited to what a manifest may give.
+func enforce(live, want *unstructured.Unstructured) *unstructured.Unstructured {
+	result := live.DeepCopy()
+	// The rules and subjects of RBAC objects are whole values: an extra field
+	// inside one, such as resourceNames, changes what it grants.
+	exact := want.GroupVersionKind().Group == rbacGroup
+	given := map[string]any{}
+	for key, value := range want.Object {
+		switch key {
+		case "apiVersion", "kind", "metadata":
+		default:
+			given[key] = value
+		}
+	}
+	enforceValue(result.Object, given, exact)
+	if labels := want.GetLabels(); len(labels) > 0 {
+		result.SetLabels(mergeStrings(result.GetLabels(), labels))
+	}
+	if annotations := want.GetAnnotations(); len(annotations) > 0 {
+		result.SetAnnotations(mergeStrings(result.GetAnnotations(), annotations))
+	}
+	for _, owner := range want.GetOwnerReferences() {
+		setOwner(result, owner)
+	}
+	return result
+}
+
+func enforceValue(live, want any, exactLists bool) any {
+	switch want := want.(type) {
+	case map[string]any:
+		liveMap, ok := live.(map[string]any)
+		if !ok {
+			return runtime.DeepCopyJSONValue(want)
+		}
+		for key, value := range want {
+			child, exists := liveMap[key]
+			// An empty list and none are the same.
+			if list, ok := value.([]any); ok && len(list) == 0 && !exists {
+				continue
+			}
+			liveMap[key] = enforceValue(child, value, exactLists)
+		}
+		return liveMap
+	case []any:
+		if exactLists {
+			return runtime.DeepCopyJSONValue(want)
+		}
+		liveList, _ := live.([]any)
+		return enforceList(liveList, want)
+	default:
+		if sameScalar(live, want) {
+			return live
+		}
+		return want
+	}
+}
+
+// enforceList returns the items of want, each merged into the live item it
+// corresponds to: so fields that the server defaulted inside an item stay.
+func enforceList(live, want []any) []any {
+	used := make([]bool, len(live))
+	result := make([]any, len(want))
+	for i, item := range want {
+		at := counterpart(live, used, item, i)
+		if at < 0 {
+			result[i] = runtime.DeepCopyJSONValue(item)
+			continue
+		}
+		used[at] = true
+		result[i] = enforceValue(live[at], item, false)
+	}
+	return result
+}
+
+// counterpart finds the live item that a given item is about: one that already
+// holds all of it, preferably in the same place, or else the one of its name.
+func counterpart(live []any, used []bool, item any, index int) int {
+	if index < len(live) && !used[index] && holds(live[index], item) {
+		return index
+	}
+	for i := range live {
+		if !used[i] && holds(live[i], item) {
+			return i
+		}
+	}
+	fields, ok := item.(map[string]any)
+	if !ok {
+		return -1
+	}
+	name, ok := fields["name"].(string)
+	if !ok {
+		return -1
+	}
+	for i := range live {
+		if entry, ok := live[i].(map[string]any); ok && !used[i] && entry["name"] == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// holds reports whether live holds everything that want gives.
+func holds(live, want any) bool {
+	switch want := want.(type) {
+	case map[string]any:
+		liveMap, ok := live.(map[string]any)
+		if !ok {
+			return false
+		}
+		for key, value := range want {
+			child, ok := liveMap[key]
+			if !ok {
+				if list, isList := value.([]any); isList && len(list) == 0 {
+					continue
+				}
+				return false
+			}
+			if !holds(child, value) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		liveList, ok := live.([]any)
+		return ok && slices.EqualFunc(liveList, want, holds)
+	default:
+		return sameScalar(live, want)
+	}
+}
+
+// sameScalar compares leaves. JSON numbers of the same value are the same,
+// whether or not they were written with a fraction.
+func sameScalar(a, b any) bool {
+	if x, ok := number(a); ok {
+		y, ok := number(b)
+		return ok && x == y
+	}
+	return reflect.DeepEqual(a, b)
+}
+
+func number(value any) (float64, bool) {
+	switch value := value.(type) {
+	case int64:
+		return float64(value), true
+	case float64:
+		return value, true
+	}
+	return 0, false
+}
+
+func mergeStrings(into, from map[string]string) map[string]string {
+	if into == nil {
+		into = map[string]string{}
+	}
+	maps.Copy(into, from)
+	return into
+}
+
+// sameObject reports whether writing b over a would change nothing. For the
+// kinds that client-go knows, two ways to write one value, such as the
+// quantities 1 and 1000m, are the same.
+func sameObject(a, b *unstructured.Unstructured) bool {
+	if equality.Semantic.DeepEqual(a.Object, b.Object) {
+		return true
+	}
+	if !clientgoscheme.Scheme.Recognizes(a.GroupVersionKind()) {
+		return false
+	}
+	typedA, errA := typed(a)
+	typedB, errB := typed(b)
+	return errA == nil && errB == nil && equality.Semantic.DeepEqual(typedA, typedB)
+}
+
+func typed(object *unstructured.Unstructured) (runtime.Object, error) {
+	out, err := clientgoscheme.Scheme.New(object.GroupVersionKind())
+	if err != nil {
+		return nil, err
+	}
+	return out, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, out)
+}
+
+// contentHash identifies the part of a live object that a manifest can be
+// about: all but the status and what the server counts in the metadata.
+func contentHash(live *unstructured.Unstructured) string {
+	content := maps.Clone(live.Object)
+	delete(content, "status")
+	delete(content, "metadata")
+	// Without an error: the content came from JSON.
+	hash, _ := hashOf(content, live.GetLabels(), live.GetAnnotations(), live.GetOwnerReferences())
+	return hash
+}
+
+// setOwner adds an owner reference, or brings the one with its UID up to date.
+// It reports whether the object changed.
+func setOwner(object metav1.Object, owner metav1.OwnerReference) bool {
+	owners := object.GetOwnerReferences()
+	at := slices.IndexFunc(owners, func(o metav1.OwnerReference) bool { return o.UID == owner.UID })
+	if at < 0 {
+		object.SetOwnerReferences(append(owners, owner))
+		return true
+	}
+	if equality.Semantic.DeepEqual(owners[at], owner) {
+		return false
+	}
+	owners[at] = owner
+	object.SetOwnerReferences(owners)
+	return true
+}
+
+// removeOwner removes the owner reference with a UID. It reports whether the
+// object changed.
+func removeOwner(object metav1.Object, owner metav1.OwnerReference) bool {
+	owners := object.GetOwnerReferences()
+	kept := slices.DeleteFunc(slices.Clone(owners), func(o metav1.OwnerReference) bool { return o.UID == owner.UID })
+	if len(kept) == len(owners) {
+		return false
+	}
+	object.SetOwnerReferences(kept)
+	return true
+}
+
+func hasOwner(object metav1.Object, owner metav1.OwnerReference) bool {
+	return slices.ContainsFunc(object.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == owner.UID })
+}

@@ -1,0 +1,246 @@
+package work
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+func object(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	raw, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	result := &unstructured.Unstructured{}
+	if err := result.UnmarshalJSON(raw); err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+func manifest(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	result := object(t, text)
+	if err := normalize(result); err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+func TestEnforce(t *testing.T) {
+	for name, test := range map[string]struct {
+		live, want, result string
+		// same is whether nothing needs to be written.
+		same bool
+	}{
+		"equal": {
+			live: `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, uid: u}, data: {k: v}}`,
+			want: `{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {k: v}}`,
+			same: true,
+		},
+		"changed and added by others": {
+			live:   `{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {k: drift, other: x}}`,
+			want:   `{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {k: v, l: w}}`,
+			result: `{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {k: v, l: w, other: x}}`,
+		},
+		"metadata": {
+			live:   `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, finalizers: [f], labels: {a: x, b: w}, annotations: {c: z}}}`,
+			want:   `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, finalizers: [g], labels: {a: v}, annotations: {d: w}}}`,
+			result: `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, finalizers: [f], labels: {a: v, b: w}, annotations: {c: z, d: w}}}`,
+		},
+		"status is not ours": {
+			live: `{apiVersion: example.com/v1, kind: X, metadata: {name: a}, status: {a: b}}`,
+			want: `{apiVersion: example.com/v1, kind: X, metadata: {name: a}, status: {a: c}}`,
+			same: true,
+		},
+		"null means nothing": {
+			live: `{apiVersion: example.com/v1, kind: X, metadata: {name: a}, spec: {a: b}}`,
+			want: `{apiVersion: example.com/v1, kind: X, metadata: {name: a, creationTimestamp: null}, spec: {a: b, c: null}}`,
+			same: true,
+		},
+		"defaults inside items": {
+			live: `{apiVersion: example.com/v1, kind: X, metadata: {name: a}, spec: {l: [{name: a, x: 1, def: 2}, {x: 3, def: 4}]}}`,
+			want: `{apiVersion: example.com/v1, kind: X, metadata: {name: a}, spec: {l: [{name: a, x: 1}, {x: 3}]}}`,
+			same: true,
+		},
+		"a list holds nothing else": {
+			live:   `{apiVersion: example.com/v1, kind: X, metadata: {name: a}, spec: {l: [{name: a, def: 2}, {name: b, def: 2}, {name: c}]}}`,
+			want:   `{apiVersion: example.com/v1, kind: X, metadata: {name: a}, spec: {l: [{name: b, x: 1}, {name: a}]}}`,
+			result: `{apiVersion: example.com/v1, kind: X, metadata: {name: a}, spec: {l: [{name: b, x: 1, def: 2}, {name: a, def: 2}]}}`,
+		},
+		"two ports of one number": {
+			live:   `{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {ports: [{name: t, port: 53, protocol: TCP, nodePort: 1}, {name: u, port: 53, protocol: UDP, nodePort: 2}]}}`,
+			want:   `{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {ports: [{name: u, port: 53, protocol: UDP}, {name: t, port: 54}]}}`,
+			result: `{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {ports: [{name: u, port: 53, protocol: UDP, nodePort: 2}, {name: t, port: 54, protocol: TCP, nodePort: 1}]}}`,
+		},
+		"quantities": {
+			live: `{apiVersion: v1, kind: ResourceQuota, metadata: {name: a}, spec: {hard: {cpu: "1", memory: 1Gi}}}`,
+			want: `{apiVersion: v1, kind: ResourceQuota, metadata: {name: a}, spec: {hard: {cpu: 1000m, memory: 1024Mi}}}`,
+			same: true,
+		},
+		"unknown field of a known kind": {
+			live: `{apiVersion: v1, kind: ServiceAccount, metadata: {name: a}}`,
+			want: `{apiVersion: v1, kind: ServiceAccount, metadata: {name: a}, automount: true}`,
+			same: true,
+		},
+		"empty list": {
+			live: `{apiVersion: example.com/v1, kind: X, metadata: {name: a}, spec: {}}`,
+			want: `{apiVersion: example.com/v1, kind: X, metadata: {name: a}, spec: {l: []}}`,
+			same: true,
+		},
+		"numbers": {
+			live: `{apiVersion: example.com/v1, kind: X, metadata: {name: a}, spec: {num: 1}}`,
+			want: `{apiVersion: example.com/v1, kind: X, metadata: {name: a}, spec: {num: 1.0}}`,
+			same: true,
+		},
+		"stringData": {
+			live: `{apiVersion: v1, kind: Secret, metadata: {name: a}, data: {p: eA==}, type: Opaque}`,
+			want: `{apiVersion: v1, kind: Secret, metadata: {name: a}, stringData: {p: x}}`,
+			same: true,
+		},
+		"rules are whole": {
+			live:   `{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: a}, rules: [{apiGroups: [""], resources: [pods], verbs: [get], resourceNames: [x]}]}`,
+			want:   `{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: a}, rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]}`,
+			result: `{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: a}, rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]}`,
+		},
+		"rules are gone": {
+			live:   `{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: a}, rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]}`,
+			want:   `{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: a}, rules: []}`,
+			result: `{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: a}, rules: []}`,
+		},
+		"rules of an aggregated role are computed": {
+			live: `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: a}, aggregationRule: {clusterRoleSelectors: [{matchLabels: {a: b}}]}, rules: [{verbs: [get]}]}`,
+			want: `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: a}, aggregationRule: {clusterRoleSelectors: [{matchLabels: {a: b}}]}, rules: []}`,
+			same: true,
+		},
+		"subjects with defaulted group": {
+			live: `{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: a}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: r}, subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: u}, {kind: ServiceAccount, name: s, namespace: n}]}`,
+			want: `{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: a}, roleRef: {kind: Role, name: r}, subjects: [{kind: User, name: u}, {apiGroup: "", kind: ServiceAccount, name: s, namespace: n}]}`,
+			same: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			live, want := object(t, test.live), manifest(t, test.want)
+			before := live.DeepCopy()
+			got := enforce(live, want)
+			if diff := cmp.Diff(before.Object, live.Object); diff != "" {
+				t.Errorf("the live object was changed: %s", diff)
+			}
+			if same := sameObject(live, got); same != test.same {
+				t.Errorf("same is %t", same)
+			}
+			if test.result != "" {
+				if diff := cmp.Diff(object(t, test.result).Object, got.Object); diff != "" {
+					t.Error(diff)
+				}
+			}
+			// What was enforced once stays.
+			if again := enforce(got, want); !sameObject(got, again) {
+				t.Errorf("enforced again: %s", cmp.Diff(got.Object, again.Object))
+			}
+		})
+	}
+}
+
+func TestOwners(t *testing.T) {
+	live := &unstructured.Unstructured{Object: map[string]any{}}
+	other := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "o", UID: "o"}
+	ours := metav1.OwnerReference{APIVersion: recordAPIVersion, Kind: recordKind, Name: "r", UID: "r"}
+	live.SetOwnerReferences([]metav1.OwnerReference{other})
+	if !setOwner(live, ours) || setOwner(live, ours) || !hasOwner(live, ours) {
+		t.Error("set")
+	}
+	if owners := recordOwners(live); len(owners) != 1 || owners[0].UID != "r" {
+		t.Errorf("record owners are %v", owners)
+	}
+	if !removeOwner(live, ours) || removeOwner(live, ours) || hasOwner(live, ours) || !hasOwner(live, other) {
+		t.Error("removed")
+	}
+}
+
+func TestDropFormer(t *testing.T) {
+	for name, test := range map[string]struct{ former, want, live, result string }{
+		"field": {
+			former: `{spec: {a: 1, b: 2}}`, want: `{spec: {a: 1}}`,
+			live: `{spec: {a: 1, b: 2, c: 3}}`, result: `{spec: {a: 1, c: 3}}`,
+		},
+		"field that is empty without ours": {
+			former: `{spec: {limits: {cpu: 1}}}`, want: `{spec: {}}`,
+			live: `{spec: {limits: {cpu: 1}}}`, result: `{spec: {}}`,
+		},
+		"field that others share": {
+			former: `{spec: {limits: {cpu: 1}}}`, want: `{}`,
+			live: `{spec: {limits: {cpu: 1, memory: 2}}}`, result: `{spec: {limits: {memory: 2}}}`,
+		},
+		"list": {
+			former: `{spec: {l: [{name: a}]}}`, want: `{spec: {}}`,
+			live: `{spec: {l: [{name: a}]}}`, result: `{spec: {}}`,
+		},
+		"field of a named item": {
+			former: `{spec: {l: [{name: a, x: 1}, {name: b, x: 1}]}}`, want: `{spec: {l: [{name: b}, {name: a, x: 1}]}}`,
+			live: `{spec: {l: [{name: b, x: 1, def: 1}, {name: a, x: 1}]}}`, result: `{spec: {l: [{name: b, def: 1}, {name: a, x: 1}]}}`,
+		},
+		"field of an item by index": {
+			former: `{spec: {l: [{x: 1, y: 2}]}}`, want: `{spec: {l: [{x: 1}]}}`,
+			live: `{spec: {l: [{x: 1, y: 2, def: 3}]}}`, result: `{spec: {l: [{x: 1, def: 3}]}}`,
+		},
+		"label": {
+			former: `{metadata: {labels: {a: x, b: x}}}`, want: `{metadata: {labels: {b: x}}}`,
+			live: `{metadata: {labels: {a: x, b: x, c: x}}}`, result: `{metadata: {labels: {b: x, c: x}}}`,
+		},
+		"last label": {
+			former: `{metadata: {name: n, labels: {a: x}}}`, want: `{metadata: {name: n}}`,
+			live: `{metadata: {name: n, uid: u, labels: {a: x}}}`, result: `{metadata: {name: n, uid: u}}`,
+		},
+		"empty map": {
+			former: `{spec: {emptyDir: {}}}`, want: `{spec: {configMap: {name: x}}}`,
+			live: `{spec: {emptyDir: {}, configMap: {name: x}}}`, result: `{spec: {configMap: {name: x}}}`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			parse := func(text string) map[string]any {
+				var value map[string]any
+				if err := yaml.Unmarshal([]byte(text), &value); err != nil {
+					t.Fatal(err)
+				}
+				return value
+			}
+			given := givenFields{"x": fieldsOf(&unstructured.Unstructured{Object: parse(test.former)})}
+			encoded, err := given.encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			decoded, err := decodeGiven(encoded)
+			if err != nil {
+				t.Fatal(err)
+			}
+			live := parse(test.live)
+			dropFormer(live, parse(test.want), decoded["x"])
+			if diff := cmp.Diff(parse(test.result), live); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestGivenTooLarge(t *testing.T) {
+	given := givenFields{}
+	for i := range 60000 {
+		name, err := hashOf(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		given[name] = fields{name: nil}
+	}
+	if encoded, err := given.encode(); err != nil || encoded != "" {
+		t.Errorf("got %d bytes, %v", len(encoded), err)
+	}
+	if _, err := decodeGiven("nonsense"); err == nil {
+		t.Error("nonsense was decoded")
+	}
+}

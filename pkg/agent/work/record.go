@@ -1,0 +1,194 @@
+package work
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+)
+
+const recordKind = "AppliedManifestWork"
+
+var recordAPIVersion = workv1.SchemeGroupVersion.String()
+
+// recordName returns the name of the AppliedManifestWork of a work.
+func (c *Controller) recordName(work string) string { return c.hubHash + "-" + work }
+
+// ownerRef returns the reference that applied objects carry.
+func ownerRef(record *workv1.AppliedManifestWork) metav1.OwnerReference {
+	return metav1.OwnerReference{APIVersion: recordAPIVersion, Kind: recordKind, Name: record.Name, UID: record.UID}
+}
+
+// cachedRecord returns the newest known AppliedManifestWork of a work, nil if
+// none is known.
+func (c *Controller) cachedRecord(name string, st *workState) *workv1.AppliedManifestWork {
+	cached, err := c.records.Get(c.recordName(name))
+	if err != nil {
+		// A record that the informer does not have yet, or no more. If it is
+		// gone the next write to it says so.
+		return st.record
+	}
+	if record := newer(cached, st.record); record != cached {
+		return record
+	}
+	st.record = nil
+	return cached
+}
+
+// ensureRecord returns the AppliedManifestWork of a work, which is created or
+// brought up to date before anything is applied. given is what the manifests
+// give from now on.
+func (c *Controller) ensureRecord(ctx context.Context, work *workv1.ManifestWork, st *workState, given givenFields) (*workv1.AppliedManifestWork, givenFields, error) {
+	record := c.cachedRecord(work.Name, st)
+	if record == nil {
+		encoded, err := given.encode()
+		if err != nil {
+			return nil, nil, err
+		}
+		record = &workv1.AppliedManifestWork{
+			ObjectMeta: metav1.ObjectMeta{
+				Name:        c.recordName(work.Name),
+				Labels:      work.Labels,
+				Annotations: map[string]string{givenAnnotation: encoded},
+				Finalizers:  []string{workv1.AppliedManifestWorkFinalizer},
+			},
+			Spec: workv1.AppliedManifestWorkSpec{HubHash: c.hubHash, AgentID: c.agentID, ManifestWorkName: work.Name},
+		}
+		created, err := c.managed.WorkV1().AppliedManifestWorks().Create(ctx, record, metav1.CreateOptions{})
+		if err == nil {
+			st.record = created
+			return created, givenFields{}, nil
+		}
+		if !apierrors.IsAlreadyExists(err) {
+			return nil, nil, err
+		}
+		if record, err = c.managed.WorkV1().AppliedManifestWorks().Get(ctx, record.Name, metav1.GetOptions{}); err != nil {
+			return nil, nil, err
+		}
+	}
+	if record.Spec.HubHash != c.hubHash || record.Spec.ManifestWorkName != work.Name {
+		return nil, nil, fmt.Errorf("AppliedManifestWork %s is the record of another work, %s", record.Name, record.Spec.ManifestWorkName)
+	}
+	if record.DeletionTimestamp != nil {
+		return record, nil, nil
+	}
+	former, err := decodeGiven(record.Annotations[givenAnnotation])
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Formerly given fields are not known")
+		former = givenFields{}
+	}
+	record, err = c.updateRecord(ctx, st, record, work, former.plus(given))
+	return record, former, err
+}
+
+// updateRecord writes labels, finalizer, identity and given fields if they differ.
+func (c *Controller) updateRecord(ctx context.Context, st *workState, record *workv1.AppliedManifestWork, work *workv1.ManifestWork, given givenFields) (*workv1.AppliedManifestWork, error) {
+	encoded, err := given.encode()
+	if err != nil {
+		return nil, err
+	}
+	updated := record.DeepCopy()
+	updated.Spec.AgentID = c.agentID
+	if len(work.Labels) > 0 {
+		updated.Labels = mergeStrings(updated.Labels, work.Labels)
+	}
+	if updated.Annotations[givenAnnotation] != encoded {
+		updated.Annotations = mergeStrings(updated.Annotations, map[string]string{givenAnnotation: encoded})
+	}
+	if !slices.Contains(updated.Finalizers, workv1.AppliedManifestWorkFinalizer) {
+		updated.Finalizers = append(updated.Finalizers, workv1.AppliedManifestWorkFinalizer)
+	}
+	if equality.Semantic.DeepEqual(record, updated) {
+		return record, nil
+	}
+	updated, err = c.managed.WorkV1().AppliedManifestWorks().Update(ctx, updated, metav1.UpdateOptions{})
+	if err != nil {
+		return nil, c.forgetRecord(st, err)
+	}
+	st.record = updated
+	return updated, nil
+}
+
+// setApplied writes the list of applied objects if it differs.
+func (c *Controller) setApplied(ctx context.Context, st *workState, record *workv1.AppliedManifestWork, applied []workv1.AppliedManifestResourceMeta) (*workv1.AppliedManifestWork, error) {
+	if equality.Semantic.DeepEqual(record.Status.AppliedResources, applied) {
+		return record, nil
+	}
+	updated := record.DeepCopy()
+	updated.Status.AppliedResources = applied
+	updated.Status.EvictionStartTime = nil
+	updated, err := c.managed.WorkV1().AppliedManifestWorks().UpdateStatus(ctx, updated, metav1.UpdateOptions{})
+	if err != nil {
+		return nil, c.forgetRecord(st, err)
+	}
+	st.record = updated
+	return updated, nil
+}
+
+// forgetRecord makes the next pass read the record anew if it is not as known.
+func (c *Controller) forgetRecord(st *workState, err error) error {
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		st.record = nil
+	}
+	return err
+}
+
+func entryID(entry workv1.AppliedManifestResourceMeta) objectID {
+	return objectID{group: entry.Group, resource: entry.Resource, namespace: entry.Namespace, name: entry.Name}
+}
+
+func entryRef(entry workv1.AppliedManifestResourceMeta) objectRef {
+	ref := objectRef{key: types.NamespacedName{Namespace: entry.Namespace, Name: entry.Name}}
+	ref.gvr.Group, ref.gvr.Version, ref.gvr.Resource = entry.Group, entry.Version, entry.Resource
+	return ref
+}
+
+// intents returns the entries of a record before its items are applied: those
+// it has, and one without a UID for each object that is new to it.
+func intents(recorded []workv1.AppliedManifestResourceMeta, ordered []*item) []workv1.AppliedManifestResourceMeta {
+	entries := slices.Clone(recorded)
+	known := map[objectID]bool{}
+	for _, entry := range recorded {
+		known[entryID(entry)] = true
+	}
+	for _, it := range ordered {
+		if it.tracked() && !known[it.id()] {
+			entries = append(entries, workv1.AppliedManifestResourceMeta{ResourceIdentifier: it.id().identifier(), Version: it.gvr.Version})
+		}
+	}
+	return entries
+}
+
+// outcomes returns the entries after the items were applied: UIDs are those of
+// the objects as they are now, entries that are not about an item come last.
+func outcomes(recorded []workv1.AppliedManifestResourceMeta, ordered []*item, uids map[objectID]types.UID) (current, left []workv1.AppliedManifestResourceMeta) {
+	before := map[objectID]workv1.AppliedManifestResourceMeta{}
+	for _, entry := range recorded {
+		before[entryID(entry)] = entry
+	}
+	for _, it := range ordered {
+		if !it.tracked() {
+			continue
+		}
+		entry := before[it.id()]
+		delete(before, it.id())
+		entry.ResourceIdentifier, entry.Version = it.id().identifier(), it.gvr.Version
+		if uid, ok := uids[it.id()]; ok {
+			entry.UID = string(uid)
+		}
+		current = append(current, entry)
+	}
+	for _, entry := range recorded {
+		if _, ok := before[entryID(entry)]; ok {
+			left = append(left, entry)
+		}
+	}
+	return current, left
+}

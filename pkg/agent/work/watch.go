@@ -1,0 +1,240 @@
+package work
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+// objectRef is one object of the managed cluster in one API version.
+type objectRef struct {
+	gvr schema.GroupVersionResource
+	key types.NamespacedName
+}
+
+// version is one version of one object. The zero version is that of an object
+// that does not exist.
+type version struct {
+	uid             types.UID
+	resourceVersion string
+}
+
+func versionOf(object metav1.Object) version {
+	return version{uid: object.GetUID(), resourceVersion: object.GetResourceVersion()}
+}
+
+// objectWatches watches, by their metadata, the objects that works track: one
+// watch for each resource that any work needs, for as long as one needs it. Of
+// all other objects of the resource it keeps the version only.
+type objectWatches struct {
+	client metadata.Interface
+	// changed is called with the name of a work when one of its objects changes.
+	changed func(work string)
+
+	// ctx ends all watches; set by run.
+	ctx  context.Context
+	done sync.WaitGroup
+
+	mu        sync.Mutex
+	works     map[string]sets.Set[objectRef]
+	resources map[schema.GroupVersionResource]*resourceWatch
+}
+
+func newObjectWatches(client metadata.Interface, changed func(string)) *objectWatches {
+	return &objectWatches{
+		client: client, changed: changed,
+		works: map[string]sets.Set[objectRef]{}, resources: map[schema.GroupVersionResource]*resourceWatch{},
+	}
+}
+
+// start allows watches to run until ctx ends. It must be called before track.
+func (w *objectWatches) start(ctx context.Context) { w.ctx = ctx }
+
+// wait returns when all watches have ended after the end of the context.
+func (w *objectWatches) wait() { w.done.Wait() }
+
+// track replaces the objects of a work. An empty set forgets the work.
+func (w *objectWatches) track(work string, refs sets.Set[objectRef]) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before := w.works[work]
+	if len(refs) == 0 {
+		delete(w.works, work)
+	} else {
+		w.works[work] = refs
+	}
+	for ref := range refs {
+		if !before.Has(ref) {
+			w.resource(ref.gvr).add(ref.key, work)
+		}
+	}
+	for ref := range before {
+		if refs.Has(ref) {
+			continue
+		}
+		resource := w.resources[ref.gvr]
+		if resource.remove(ref.key, work) {
+			resource.cancel()
+			delete(w.resources, ref.gvr)
+		}
+	}
+}
+
+// seen returns the version of an object that its watch saw last. It is not
+// known while the watch has no complete view.
+func (w *objectWatches) seen(ref objectRef) (seen version, known bool) {
+	w.mu.Lock()
+	resource := w.resources[ref.gvr]
+	w.mu.Unlock()
+	if resource == nil {
+		return version{}, false
+	}
+	return resource.seen(ref.key)
+}
+
+// resource returns the watch of a resource, which is started if there is none.
+// The caller holds mu.
+func (w *objectWatches) resource(gvr schema.GroupVersionResource) *resourceWatch {
+	if resource, ok := w.resources[gvr]; ok {
+		return resource
+	}
+	ctx, cancel := context.WithCancel(w.ctx)
+	resource := &resourceWatch{
+		changed: w.changed, cancel: cancel,
+		works: map[types.NamespacedName]sets.Set[string]{}, versions: map[types.NamespacedName]version{},
+	}
+	w.resources[gvr] = resource
+	logger := klog.FromContext(ctx).WithValues("resource", gvr.String())
+	reflector := cache.NewReflectorWithOptions(listerWatcher(w.client, gvr), &metav1.PartialObjectMetadata{}, resource,
+		cache.ReflectorOptions{Name: "applied/" + gvr.GroupResource().String(), TypeDescription: gvr.String(), Logger: &logger})
+	w.done.Go(func() { reflector.RunWithContext(ctx) })
+	watchedResources.Set(float64(len(w.resources)))
+	return resource
+}
+
+func listerWatcher(client metadata.Interface, gvr schema.GroupVersionResource) cache.ListerWatcher {
+	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			return client.Resource(gvr).List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return client.Resource(gvr).Watch(ctx, options)
+		},
+	}, client)
+}
+
+// resourceWatch is the view of one resource. It is the store of a reflector.
+type resourceWatch struct {
+	changed func(work string)
+	cancel  context.CancelFunc
+
+	mu sync.Mutex
+	// synced is whether versions is complete.
+	synced   bool
+	works    map[types.NamespacedName]sets.Set[string]
+	versions map[types.NamespacedName]version
+}
+
+func (r *resourceWatch) add(key types.NamespacedName, work string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.works[key] == nil {
+		r.works[key] = sets.New[string]()
+	}
+	r.works[key].Insert(work)
+}
+
+// remove reports whether no work needs the watch any more.
+func (r *resourceWatch) remove(key types.NamespacedName, work string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.works[key].Delete(work)
+	if len(r.works[key]) == 0 {
+		delete(r.works, key)
+	}
+	return len(r.works) == 0
+}
+
+func (r *resourceWatch) seen(key types.NamespacedName) (version, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.versions[key], r.synced
+}
+
+// Add implements cache.ReflectorStore.
+func (r *resourceWatch) Add(obj any) error { return r.set(obj, false) }
+
+// Update implements cache.ReflectorStore.
+func (r *resourceWatch) Update(obj any) error { return r.set(obj, false) }
+
+// Delete implements cache.ReflectorStore.
+func (r *resourceWatch) Delete(obj any) error { return r.set(obj, true) }
+
+// Resync implements cache.ReflectorStore.
+func (r *resourceWatch) Resync() error { return nil }
+
+func (r *resourceWatch) set(obj any, gone bool) error {
+	object, err := meta.Accessor(obj)
+	if err != nil {
+		return err
+	}
+	key := types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if gone {
+		delete(r.versions, key)
+	} else {
+		r.versions[key] = versionOf(object)
+	}
+	r.notify(key)
+	return nil
+}
+
+// Replace implements cache.ReflectorStore.
+func (r *resourceWatch) Replace(objs []any, _ string) error {
+	versions := make(map[types.NamespacedName]version, len(objs))
+	for _, obj := range objs {
+		object, err := meta.Accessor(obj)
+		if err != nil {
+			return err
+		}
+		versions[types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}] = versionOf(object)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before, first := r.versions, !r.synced
+	r.versions, r.synced = versions, true
+	for key := range r.works {
+		// The first view may already differ from what a pass saw before it.
+		if first || before[key] != versions[key] {
+			r.notify(key)
+		}
+	}
+	return nil
+}
+
+// notify tells of a change. The caller holds mu.
+func (r *resourceWatch) notify(key types.NamespacedName) {
+	for work := range r.works[key] {
+		r.changed(work)
+	}
+}
+
+// resyncPeriod is how often a work is looked at without a reason; objects that
+// are watched cost no request then. pollPeriod is the same for works with an
+// object whose watch does not work.
+const (
+	resyncPeriod = 5 * time.Minute
+	pollPeriod   = 10 * time.Second
+)

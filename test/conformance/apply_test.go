@@ -1,0 +1,162 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// named is a new object of the place with a given name.
+func (p *place) named(t *testing.T, name string) *unstructured.Unstructured {
+	t.Helper()
+	object := p.object(t)
+	object.SetName(name)
+	return object
+}
+
+// bare is an object with nothing but labels, to be applied.
+func (p *place) bare(name string, labels map[string]any) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"labels": labels}}}
+	object.SetGroupVersionKind(p.gvk())
+	object.SetName(name)
+	object.SetNamespace(p.namespace)
+	return object
+}
+
+// file writes an object to a file, for kubectl.
+func (p *place) file(t *testing.T, object *unstructured.Unstructured) string {
+	t.Helper()
+	content, err := yaml.Marshal(object.Object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), object.GetName()+".yaml")
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestClientSideApply(t *testing.T) {
+	forEach(t, func(t *testing.T, p *place) {
+		object := p.object(t)
+		wantContains(t, p.runWith(t, object, "apply", "--filename=-"), "created")
+		wantContains(t, p.runWith(t, object, "apply", "--filename=-"), "unchanged")
+		wantContains(t, p.runWith(t, p.changed(t, object), "apply", "--filename=-"), "configured")
+		if got := p.get(t, object.GetName()).GetGeneration(); got != 2 {
+			t.Errorf("got generation %d, want 2", got)
+		}
+		// What the file no longer has goes away.
+		wantContains(t, p.runWith(t, object, "apply", "--filename=-"), "configured")
+		got := p.get(t, object.GetName())
+		if got.GetGeneration() != 3 {
+			t.Errorf("got generation %d, want 3", got.GetGeneration())
+		}
+	})
+}
+
+func TestServerSideApply(t *testing.T) {
+	forEach(t, func(t *testing.T, p *place) {
+		object := p.object(t)
+		name := object.GetName()
+		object.SetLabels(map[string]string{placeLabel: p.label, "owner": "kubectl"})
+		apply := []string{"apply", "--server-side", "--filename=-"}
+		wantContains(t, p.runWith(t, object, apply...), "serverside-applied")
+		// Others may write the object's status meanwhile, hence more than one try.
+		eventually(t, "applying the same changes nothing", func(context.Context) error {
+			before := p.get(t, name).GetResourceVersion()
+			p.runWith(t, object, apply...)
+			if after := p.get(t, name).GetResourceVersion(); after != before {
+				return fmt.Errorf("resourceVersion was %s and is %s", before, after)
+			}
+			return nil
+		})
+		manager := manager(t, p.get(t, name), "kubectl", "")
+		wantContains(t, manager, `"f:spec"`, `"f:owner"`)
+
+		other := p.bare(name, map[string]any{"owner": "other"})
+		stderr := p.refused(t, other, append(apply, "--field-manager=other")...)
+		wantContains(t, stderr, "conflict with \"kubectl\"", ".metadata.labels.owner")
+		p.runWith(t, other, append(apply, "--field-manager=other", "--force-conflicts")...)
+		if got := p.get(t, name).GetLabels()["owner"]; got != "other" {
+			t.Errorf("got label %q after force", got)
+		}
+
+		p.runWith(t, p.changed(t, object), append(apply, "--force-conflicts")...)
+		if got := p.get(t, name).GetGeneration(); got != 2 {
+			t.Errorf("got generation %d after a change, want 2", got)
+		}
+		// A field that its only manager no longer applies goes away.
+		object.SetLabels(map[string]string{placeLabel: p.label})
+		p.runWith(t, object, apply...)
+		p.runWith(t, p.bare(name, map[string]any{}), append(apply, "--field-manager=other")...)
+		if labels := p.get(t, name).GetLabels(); labels["owner"] != "" {
+			t.Errorf("got labels %v", labels)
+		}
+	})
+}
+
+// TestApplyOwnership checks that applying the object does not own the status,
+// and applying the status nothing else.
+func TestApplyOwnership(t *testing.T) {
+	forEach(t, func(t *testing.T, p *place) {
+		if !p.HasStatus() {
+			t.Skip("it has no status")
+		}
+		object := p.object(t)
+		object.Object["status"] = statusReport("Ignored")
+		applied, err := p.client.Apply(t.Context(), object.GetName(), object, metav1.ApplyOptions{FieldManager: "spec-writer"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if reports(applied, "Ignored") {
+			t.Error("applying the object has written its status")
+		}
+		if fields := manager(t, applied, "spec-writer", ""); strings.Contains(fields, "f:status") {
+			t.Errorf("the writer of the object owns its status: %s", fields)
+		}
+
+		status := p.changed(t, object)
+		status.SetLabels(map[string]string{"from": "status"})
+		status.SetAnnotations(map[string]string{"from": "status"})
+		status.Object["status"] = statusReport(conditionType)
+		applied, err = p.client.ApplyStatus(t.Context(), object.GetName(), status, metav1.ApplyOptions{FieldManager: "status-writer"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reports(applied, conditionType) {
+			t.Errorf("the status is not written: %v", applied.Object["status"])
+		}
+		if applied.GetGeneration() != 1 || applied.GetLabels()["from"] != "" || applied.GetAnnotations()["from"] != "" {
+			t.Errorf("applying the status has written the object: %v", applied.Object["metadata"])
+		}
+		fields := manager(t, applied, "status-writer", "status")
+		wantContains(t, fields, `"f:status"`)
+		for _, foreign := range []string{"f:spec", "f:labels", "f:annotations"} {
+			if strings.Contains(fields, foreign) {
+				t.Errorf("the writer of the status owns %s: %s", foreign, fields)
+			}
+		}
+	})
+}
+
+// manager returns the fields that a manager owns by applying.
+func manager(t *testing.T, object *unstructured.Unstructured, name, subresource string) string {
+	t.Helper()
+	entries := object.GetManagedFields()
+	i := slices.IndexFunc(entries, func(entry metav1.ManagedFieldsEntry) bool {
+		return entry.Manager == name && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == subresource
+	})
+	if i < 0 {
+		t.Fatalf("%s manages nothing: %v", name, entries)
+	}
+	return entries[i].FieldsV1.GetRawString()
+}

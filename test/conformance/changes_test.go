@@ -1,0 +1,78 @@
+package conformance
+
+import (
+	"encoding/json"
+	"testing"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// specChanges are JSON merge patches of the spec of each kind that make the
+// example another valid object. Every resource has one.
+var specChanges = map[string]string{
+	"ManagedCluster":    `{"spec":{"leaseDurationSeconds":75}}`,
+	"ManifestWork":      `{"spec":{"deleteOption":{"propagationPolicy":"Orphan"}}}`,
+	"ClusterPermission": `{"spec":{"clusterRole":{"rules":[{"apiGroups":[""],"resources":["nodes"],"verbs":["get"]}]}}}`,
+}
+
+// conditionType is that of the condition that tests report. Nothing else does.
+const conditionType = "Conformance"
+
+// statusReport is a status that every kind takes.
+func statusReport(conditionType string) map[string]any {
+	return map[string]any{"conditions": []any{map[string]any{
+		"type":               conditionType,
+		"status":             "True",
+		"reason":             "Tested",
+		"message":            "Reported by a test.",
+		"lastTransitionTime": "2026-01-02T03:04:05Z",
+	}}}
+}
+
+// reports tells whether a status has the condition.
+func reports(object *unstructured.Unstructured, conditionType string) bool {
+	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	for _, condition := range conditions {
+		if condition, ok := condition.(map[string]any); ok && condition["type"] == conditionType {
+			return true
+		}
+	}
+	return false
+}
+
+// specChange is the change of the kind, as a patch.
+func (k kind) specChange(t *testing.T) map[string]any {
+	t.Helper()
+	change, ok := specChanges[k.Kind]
+	if !ok {
+		t.Fatalf("specChanges has none for %s", k.Kind)
+	}
+	var patch map[string]any
+	if err := json.Unmarshal([]byte(change), &patch); err != nil {
+		t.Fatal(err)
+	}
+	return patch
+}
+
+// changed is a copy of an object with the change of its kind.
+func (k kind) changed(t *testing.T, object *unstructured.Unstructured) *unstructured.Unstructured {
+	t.Helper()
+	before, err := object.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch, err := json.Marshal(k.specChange(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := jsonpatch.MergePatch(before, patch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := &unstructured.Unstructured{}
+	if err := changed.UnmarshalJSON(after); err != nil {
+		t.Fatal(err)
+	}
+	return changed
+}

@@ -1,0 +1,238 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+)
+
+const finalizer = "conformance.open-cluster-management.io/held"
+
+// finalizers is a patch that sets the finalizers.
+func finalizers(names ...any) map[string]any {
+	return map[string]any{"metadata": map[string]any{"finalizers": names}}
+}
+
+// gone waits until an object no longer exists.
+func (p *place) gone(t *testing.T, name string) {
+	t.Helper()
+	eventually(t, name+" is gone", func(ctx context.Context) error {
+		_, err := p.client.Get(ctx, name, metav1.GetOptions{})
+		return wantNotFound(err)
+	})
+}
+
+func wantNotFound(err error) error {
+	if err == nil {
+		return errors.New("it exists")
+	}
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+func TestFinalizers(t *testing.T) {
+	forEach(t, func(t *testing.T, p *place) {
+		name := p.create(t).GetName()
+		p.merge(t, name, finalizers(finalizer))
+		for range 2 {
+			if err := p.client.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		held := p.get(t, name)
+		if held.GetDeletionTimestamp() == nil {
+			t.Error("no deletion timestamp")
+		}
+		other := held.DeepCopy()
+		other.SetFinalizers([]string{finalizer, finalizer + "-too"})
+		if _, err := p.client.Update(t.Context(), other, metav1.UpdateOptions{}); !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) && !apierrors.IsConflict(err) {
+			t.Errorf("another finalizer on a deleted object: got %v", err)
+		}
+		p.merge(t, name, finalizers())
+		p.gone(t, name)
+	})
+}
+
+func TestDeletePreconditions(t *testing.T) {
+	forEach(t, func(t *testing.T, p *place) {
+		stale := p.create(t)
+		name := stale.GetName()
+		p.merge(t, name, labelled("changed", "yes"))
+		for what, preconditions := range map[string]*metav1.Preconditions{
+			"another UID":              {UID: ptr.To(types.UID("00000000-0000-0000-0000-000000000000"))},
+			"a stale resource version": {UID: ptr.To(stale.GetUID()), ResourceVersion: ptr.To(stale.GetResourceVersion())},
+		} {
+			if err := p.client.Delete(t.Context(), name, metav1.DeleteOptions{Preconditions: preconditions}); !apierrors.IsConflict(err) {
+				t.Errorf("delete with %s: got %v", what, err)
+			}
+		}
+		if err := p.client.Delete(t.Context(), name, *metav1.NewPreconditionDeleteOptions(string(stale.GetUID()))); err != nil {
+			t.Error(err)
+		}
+		p.gone(t, name)
+	})
+}
+
+// TestDeleteCollection checks that a selector bounds what is deleted.
+func TestDeleteCollection(t *testing.T) {
+	forEach(t, func(t *testing.T, p *place) {
+		var names []string
+		for i := range 4 {
+			names = append(names, p.create(t).GetName())
+			p.merge(t, names[i], labelled("number", fmt.Sprint(i)))
+		}
+		remaining := func(want ...string) {
+			t.Helper()
+			got, err := p.names(t.Context(), p.listOptions())
+			if err != nil {
+				t.Fatal(err)
+			}
+			want = slices.Sorted(slices.Values(want))
+			if !slices.Equal(got, want) {
+				t.Errorf("got %v left, want %v", got, want)
+			}
+		}
+		remove := func(options metav1.DeleteOptions, labels, fields string) {
+			t.Helper()
+			err := p.client.DeleteCollection(t.Context(), options, metav1.ListOptions{LabelSelector: p.selector() + labels, FieldSelector: fields})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		remove(metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}, "", "")
+		remaining(names...)
+		remove(metav1.DeleteOptions{}, ",number=0", "")
+		remaining(names[1:]...)
+		remove(metav1.DeleteOptions{}, "", "metadata.name="+names[1])
+		remaining(names[2:]...)
+		remove(metav1.DeleteOptions{}, "", "metadata.name=absent")
+		remaining(names[2:]...)
+		remove(metav1.DeleteOptions{}, "", "")
+		remaining()
+	})
+}
+
+// dependent makes a ConfigMap that an object owns.
+func (p *place) dependent(t *testing.T, owner *unstructured.Unstructured, finalizers ...string) string {
+	t.Helper()
+	reference := metav1.NewControllerRef(owner, p.gvk())
+	configMap, err := p.hub.kube.CoreV1().ConfigMaps(p.inNamespace()).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		GenerateName: owner.GetName() + "-", OwnerReferences: []metav1.OwnerReference{*reference}, Finalizers: finalizers,
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return configMap.Name
+}
+
+// TestGarbageCollection checks the hub's garbage collector, our kind being the
+// owner and being owned.
+func TestGarbageCollection(t *testing.T) {
+	t.Run("background", func(t *testing.T) {
+		forEach(t, func(t *testing.T, p *place) {
+			owner := p.create(t)
+			dependent := p.dependent(t, owner)
+			if err := p.client.Delete(t.Context(), owner.GetName(), metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the dependent is gone", func(ctx context.Context) error {
+				_, err := p.hub.kube.CoreV1().ConfigMaps(p.inNamespace()).Get(ctx, dependent, metav1.GetOptions{})
+				return wantNotFound(err)
+			})
+		})
+	})
+	t.Run("foreground", func(t *testing.T) {
+		forEach(t, func(t *testing.T, p *place) {
+			owner := p.create(t)
+			dependent := p.dependent(t, owner, finalizer)
+			if err := p.client.Delete(t.Context(), owner.GetName(), metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationForeground)}); err != nil {
+				t.Fatal(err)
+			}
+			configMaps := p.hub.kube.CoreV1().ConfigMaps(p.inNamespace())
+			eventually(t, "the dependent is deleted", func(ctx context.Context) error {
+				object, err := configMaps.Get(ctx, dependent, metav1.GetOptions{})
+				if err == nil && object.DeletionTimestamp == nil {
+					return errors.New("not yet")
+				}
+				return err
+			})
+			if waiting := p.get(t, owner.GetName()); !slices.Contains(waiting.GetFinalizers(), metav1.FinalizerDeleteDependents) {
+				t.Errorf("the owner does not wait for its dependent: finalizers %v", waiting.GetFinalizers())
+			}
+			if _, err := configMaps.Patch(t.Context(), dependent, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			p.gone(t, owner.GetName())
+		})
+	})
+	t.Run("orphan", func(t *testing.T) {
+		forEach(t, func(t *testing.T, p *place) {
+			owner := p.create(t)
+			dependent := p.dependent(t, owner)
+			if err := p.client.Delete(t.Context(), owner.GetName(), metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationOrphan)}); err != nil {
+				t.Fatal(err)
+			}
+			p.gone(t, owner.GetName())
+			orphan, err := p.hub.kube.CoreV1().ConfigMaps(p.inNamespace()).Get(t.Context(), dependent, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(orphan.OwnerReferences) != 0 {
+				t.Errorf("the orphan still has an owner: %v", orphan.OwnerReferences)
+			}
+		})
+	})
+	t.Run("owned", func(t *testing.T) {
+		forEach(t, func(t *testing.T, p *place) {
+			reference, remove := p.foreignOwner(t)
+			object := p.object(t)
+			object.SetOwnerReferences([]metav1.OwnerReference{reference})
+			if _, err := p.client.Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			remove()
+			p.gone(t, object.GetName())
+		})
+	})
+}
+
+// foreignOwner makes an object of the hub's own that may own one of the kind,
+// and returns how to delete it.
+func (p *place) foreignOwner(t *testing.T) (metav1.OwnerReference, func()) {
+	t.Helper()
+	name := p.label + "-owner"
+	if p.ClusterScoped {
+		roles := p.hub.kube.RbacV1().ClusterRoles()
+		owner, err := roles.Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return *metav1.NewControllerRef(owner, rbacv1.SchemeGroupVersion.WithKind("ClusterRole")), func() {
+			if err := roles.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	configMaps := p.hub.kube.CoreV1().ConfigMaps(p.namespace)
+	owner, err := configMaps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return *metav1.NewControllerRef(owner, corev1.SchemeGroupVersion.WithKind("ConfigMap")), func() {
+		if err := configMaps.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,144 @@
+package conformance
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+
+	"open-cluster-management.io/hub-apiserver/test/localhub"
+)
+
+func TestDiscovery(t *testing.T) {
+	t.Parallel()
+	for _, k := range kinds() {
+		t.Run(k.arg(), func(t *testing.T) {
+			list, err := shared.kube.Discovery().ServerResourcesForGroupVersion(k.version.String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			served := map[string]metav1.APIResource{}
+			for _, resource := range list.APIResources {
+				served[resource.Name] = resource
+			}
+			main, ok := served[k.Name]
+			if !ok {
+				t.Fatalf("not served: %v", list.APIResources)
+			}
+			if main.Kind != k.Kind || main.SingularName != k.Singular || main.Namespaced == k.ClusterScoped {
+				t.Errorf("got %s, singular %s, namespaced %t", main.Kind, main.SingularName, main.Namespaced)
+			}
+			if !slices.Equal(main.ShortNames, k.ShortNames) || !slices.Contains(main.Categories, "ocm") {
+				t.Errorf("got short names %v, categories %v", main.ShortNames, main.Categories)
+			}
+			if main.StorageVersionHash == "" {
+				t.Error("no storage version hash, by which migrations know that they are due")
+			}
+			wantVerbs(t, main, "create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+			if k.HasStatus() {
+				wantVerbs(t, served[k.Name+"/status"], "get", "patch", "update")
+			}
+			for _, subresource := range k.subresources() {
+				if _, ok := served[k.Name+"/"+subresource]; !ok {
+					t.Errorf("%s is not served", subresource)
+				}
+			}
+		})
+	}
+}
+
+func wantVerbs(t *testing.T, resource metav1.APIResource, verbs ...string) {
+	t.Helper()
+	got := slices.Sorted(slices.Values(resource.Verbs))
+	if !slices.Equal(got, verbs) {
+		t.Errorf("%s: got verbs %v, want %v", resource.Name, got, verbs)
+	}
+}
+
+// TestPreferredVersion checks that kubectl gets the version that objects are stored in.
+func TestPreferredVersion(t *testing.T) {
+	t.Parallel()
+	groups, err := shared.kube.Discovery().ServerGroups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	preferred := map[string]string{}
+	for _, group := range groups.Groups {
+		preferred[group.Name] = group.PreferredVersion.Version
+	}
+	for _, k := range kinds() {
+		if got := preferred[k.version.Group]; got == "" {
+			t.Errorf("group %s is not in discovery", k.version.Group)
+		} else if len(k.Versions) > 1 && got != k.Versions[0].Version {
+			t.Errorf("group %s prefers %s, but %s prefers %s", k.version.Group, got, k.Name, k.Versions[0].Version)
+		}
+	}
+}
+
+func TestAPIResources(t *testing.T) {
+	t.Parallel()
+	stdout, stderr, err := shared.kubectl(t, "", "api-resources", "--categories=ocm", "--output=name")
+	if err != nil {
+		t.Fatalf("%v: %s", err, stderr)
+	}
+	got := strings.Fields(stdout)
+	for _, k := range kinds() {
+		if !slices.Contains(got, k.Name+"."+k.version.Group) {
+			t.Errorf("%s is not among %v", k.Name, got)
+		}
+	}
+}
+
+func TestAPIServices(t *testing.T) {
+	t.Parallel()
+	manifests, err := localhub.ReadManifests(filepath.Join(localhub.Root(), "artifacts", "apiservice"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := aggregator.NewForConfig(shared.admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := map[schema.GroupVersion]bool{}
+	for _, k := range kinds() {
+		served[k.version] = true
+	}
+	for version := range served {
+		name := version.Version + "." + version.Group
+		if !slices.ContainsFunc(manifests, func(m *unstructured.Unstructured) bool { return m.GetName() == name }) {
+			t.Errorf("artifacts/apiservice has none for %s", version)
+		}
+		registration, err := client.ApiregistrationV1().APIServices().Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if registration.Spec.InsecureSkipTLSVerify || len(registration.Spec.CABundle) == 0 {
+			t.Errorf("%s does not verify the server's certificate", name)
+		}
+		if !available(registration) {
+			t.Errorf("%s is not Available: %v", name, registration.Status.Conditions)
+		}
+	}
+	for _, manifest := range manifests {
+		version, group, _ := strings.Cut(manifest.GetName(), ".")
+		if !served[schema.GroupVersion{Group: group, Version: version}] {
+			t.Errorf("APIService %s is for a version that is not in the table", manifest.GetName())
+		}
+	}
+}
+
+func available(registration *apiregistrationv1.APIService) bool {
+	for _, condition := range registration.Status.Conditions {
+		if condition.Type == apiregistrationv1.Available {
+			return condition.Status == apiregistrationv1.ConditionTrue
+		}
+	}
+	return false
+}

@@ -1,0 +1,218 @@
+package conformance
+
+import (
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/dynamic"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apiserver"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
+	"open-cluster-management.io/hub-apiserver/test/localhub"
+)
+
+// placeLabel is on every object that a test makes and tells the tests apart.
+const placeLabel = "conformance.open-cluster-management.io/place"
+
+// kind is a resource in one of the versions that serve it.
+type kind struct {
+	definition.Resource
+	version schema.GroupVersion
+}
+
+// kinds is the table of everything served.
+func kinds() []kind {
+	var out []kind
+	for _, resource := range apiserver.Resources(apiserver.Dependencies{}) {
+		for _, version := range resource.Versions {
+			out = append(out, kind{Resource: resource, version: version})
+		}
+	}
+	return out
+}
+
+// forEach runs a check as a parallel subtest for every kind, in a place of its own.
+func forEach(t *testing.T, check func(t *testing.T, p *place)) {
+	t.Helper()
+	t.Parallel()
+	for _, k := range kinds() {
+		t.Run(k.arg(), func(t *testing.T) {
+			t.Parallel()
+			check(t, shared.newPlace(t, k))
+		})
+	}
+}
+
+func (k kind) gvr() schema.GroupVersionResource { return k.version.WithResource(k.Name) }
+func (k kind) gvk() schema.GroupVersionKind     { return k.version.WithKind(k.Kind) }
+
+// arg is the kind as kubectl takes it, with nothing left to guess.
+func (k kind) arg() string { return k.Name + "." + k.version.Version + "." + k.version.Group }
+
+// path is the URL path of the kind's collection in a namespace, or in all if empty.
+func (k kind) path(namespace string) string {
+	path := "/apis/" + k.version.String()
+	if namespace != "" {
+		path += "/namespaces/" + namespace
+	}
+	return path + "/" + k.Name
+}
+
+// subresources are the names of what is served below an object.
+func (k kind) subresources() []string {
+	var out []string
+	if k.HasStatus() {
+		out = append(out, "status")
+	}
+	for name := range k.Subresources {
+		out = append(out, name)
+	}
+	return out
+}
+
+// sample is the object of artifacts/example, in the version of the kind.
+func (k kind) sample(t *testing.T) *unstructured.Unstructured {
+	t.Helper()
+	content, err := readYAML(filepath.Join(localhub.Root(), "artifacts", "example", k.Singular+".yaml"))
+	if err != nil {
+		t.Fatalf("every resource has an example: %v", err)
+	}
+	object := &unstructured.Unstructured{Object: content}
+	if object.GetKind() != k.Kind || object.GroupVersionKind().Group != k.version.Group {
+		t.Fatalf("the example of %s is a %s", k.gvk(), object.GroupVersionKind())
+	}
+	object.SetGroupVersionKind(k.gvk())
+	return object
+}
+
+// place is where one test works on one kind: a namespace of its own for a kind
+// in namespaces, and a label of its own in any case.
+type place struct {
+	kind
+	hub       *hub
+	namespace string
+	label     string
+	client    dynamic.ResourceInterface
+}
+
+func (h *hub) newPlace(t *testing.T, k kind) *place {
+	t.Helper()
+	p := &place{kind: k, hub: h, label: "p-" + rand.String(8), client: h.dynamic.Resource(k.gvr())}
+	if !k.ClusterScoped {
+		p.namespace = p.label
+		h.addCluster(t, p.namespace)
+		p.client = h.dynamic.Resource(k.gvr()).Namespace(p.namespace)
+	}
+	return p
+}
+
+// addCluster makes a ManagedCluster and its namespace, where the objects in
+// namespaces live. Nothing removes it: the whole hub is thrown away.
+func (h *hub) addCluster(t *testing.T, name string) {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if _, err := h.kube.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range kinds() {
+		if k.Kind != "ManagedCluster" || k.version.Group != "cluster.open-cluster-management.io" {
+			continue
+		}
+		cluster := k.sample(t)
+		cluster.SetName(name)
+		if _, err := h.dynamic.Resource(k.gvr()).Create(t.Context(), cluster, metav1.CreateOptions{}); err != nil {
+			t.Fatalf("ManagedCluster %s: %v", name, err)
+		}
+		return
+	}
+	t.Fatal("the table has no ManagedCluster")
+}
+
+// inNamespace is the namespace of the place, or default for a kind without.
+func (p *place) inNamespace() string {
+	if p.ClusterScoped {
+		return metav1.NamespaceDefault
+	}
+	return p.namespace
+}
+
+// selector selects the objects of the place.
+func (p *place) selector() string { return placeLabel + "=" + p.label }
+
+func (p *place) listOptions() metav1.ListOptions {
+	return metav1.ListOptions{LabelSelector: p.selector()}
+}
+
+// object is a new object of the place, not created.
+func (p *place) object(t *testing.T) *unstructured.Unstructured {
+	t.Helper()
+	object := p.sample(t)
+	object.SetName("o-" + rand.String(8))
+	object.SetNamespace(p.namespace)
+	object.SetLabels(map[string]string{placeLabel: p.label})
+	return object
+}
+
+// create creates an object of the place.
+func (p *place) create(t *testing.T) *unstructured.Unstructured {
+	t.Helper()
+	created, err := p.client.Create(t.Context(), p.object(t), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("create: %v", err)
+	}
+	return created
+}
+
+// get reads an object.
+func (p *place) get(t *testing.T, name string) *unstructured.Unstructured {
+	t.Helper()
+	object, err := p.client.Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatalf("get: %v", err)
+	}
+	return object
+}
+
+// merge patches an object, or one of its subresources, with a JSON merge patch.
+func (p *place) merge(t *testing.T, name string, patch map[string]any, subresources ...string) *unstructured.Unstructured {
+	t.Helper()
+	content, err := json.Marshal(patch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	object, err := p.client.Patch(t.Context(), name, types.MergePatchType, content, metav1.PatchOptions{}, subresources...)
+	if err != nil {
+		t.Fatalf("patch %s: %v", content, err)
+	}
+	return object
+}
+
+// names lists the names of the objects of the place.
+func (p *place) names(ctx context.Context, options metav1.ListOptions) ([]string, error) {
+	list, err := p.client.List(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	return namesOf(list), nil
+}
+
+func namesOf(list *unstructured.UnstructuredList) []string {
+	var names []string
+	for _, item := range list.Items {
+		names = append(names, item.GetName())
+	}
+	return names
+}
+
+// labelled is a patch that sets a label.
+func labelled(key, value string) map[string]any {
+	return map[string]any{"metadata": map[string]any{"labels": map[string]any{key: value}}}
+}

@@ -1,0 +1,162 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"open-cluster-management.io/hub-apiserver/test/localhub"
+)
+
+const startDeadline = 4 * time.Minute
+
+// shared is the hub that every test may use and none may break.
+var shared *hub
+
+// hub is a running hub with our server, and an administrator's clients of it.
+type hub struct {
+	*localhub.Fleet
+	admin      *rest.Config
+	dynamic    dynamic.Interface
+	kube       kubernetes.Interface
+	kubeconfig string
+}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := useTestParallelism(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(run(m))
+}
+
+// useTestParallelism lets more tests run at a time than there are processors,
+// unless the flag -parallel says how many: what they do most is wait.
+func useTestParallelism() error {
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if given {
+		return nil
+	}
+	return flag.Set("test.parallel", "8")
+}
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "conformance-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	// History is kept for seconds only, so that tests can see it expire.
+	shared, err = startHub(dir, "--etcd-compaction-interval=10s")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	code := m.Run()
+	if !shared.Server.Running() {
+		fmt.Fprintln(os.Stderr, shared.Server.Failure())
+		code = 1
+	}
+	if err := shared.stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	if code != 0 {
+		fmt.Fprintf(os.Stderr, "the logs are in %s\n", filepath.Join(dir, "logs"))
+		return code
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// startHub starts a hub that keeps everything in dir.
+func startHub(dir string, serverArgs ...string) (*hub, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), startDeadline)
+	defer cancel()
+	fleet, err := localhub.NewFleet(localhub.FleetOptions{
+		Dir:           dir,
+		KubeBinDir:    os.Getenv("HUB_KUBE_BIN"),
+		NoFsync:       true,
+		APIServerArgs: serverArgs,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := fleet.Start(ctx); err != nil {
+		return nil, err
+	}
+	h := &hub{Fleet: fleet, admin: fleet.Hub.AdminConfig(), kubeconfig: filepath.Join(dir, "admin.kubeconfig")}
+	err = func() error {
+		if err := fleet.Hub.WriteAdminKubeconfig(h.kubeconfig); err != nil {
+			return err
+		}
+		if h.kube, err = kubernetes.NewForConfig(h.admin); err != nil {
+			return err
+		}
+		if h.dynamic, err = dynamic.NewForConfig(h.admin); err != nil {
+			return err
+		}
+		// The garbage collector learns of new API groups now and not in half a minute.
+		if err := fleet.Hub.ControllerManager.Restart(ctx); err != nil {
+			return err
+		}
+		return h.waitForOpenAPI(ctx)
+	}()
+	if err != nil {
+		return nil, errors.Join(err, h.stop())
+	}
+	return h, nil
+}
+
+// waitForOpenAPI waits until the hub has fetched our OpenAPI documents, which it
+// does some time after it serves our API. Before, kubectl takes the hub for one
+// that knows no server-side validation of our kinds.
+func (h *hub) waitForOpenAPI(ctx context.Context) error {
+	return wait.PollUntilContextCancel(ctx, interval, true, func(context.Context) (bool, error) {
+		paths, err := h.kube.Discovery().OpenAPIV3().Paths()
+		if err != nil {
+			return false, err
+		}
+		for _, k := range kinds() {
+			if paths["apis/"+k.version.String()] == nil {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+}
+
+func (h *hub) stop() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return h.Stop(ctx)
+}
+
+// readYAML reads one object from a file.
+func readYAML(path string) (map[string]any, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var object map[string]any
+	if err := yaml.Unmarshal(content, &object); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return object, nil
+}

@@ -1,0 +1,224 @@
+package conformance
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+	"k8s.io/utils/ptr"
+)
+
+// fill makes a namespace with an object of every kind that lives in one, and
+// returns the URL paths of the objects.
+func (h *hub) fill(t *testing.T, namespace string) []string {
+	t.Helper()
+	h.addCluster(t, namespace)
+	var paths []string
+	for _, k := range kinds() {
+		if k.ClusterScoped {
+			continue
+		}
+		p := &place{kind: k, hub: h, namespace: namespace, label: namespace, client: h.dynamic.Resource(k.gvr()).Namespace(namespace)}
+		paths = append(paths, k.path(namespace)+"/"+p.create(t).GetName())
+	}
+	if len(paths) == 0 {
+		t.Fatal("no kind lives in namespaces")
+	}
+	return paths
+}
+
+// wantEmptied waits until a namespace that is being deleted no longer exists,
+// and checks that nothing of it does.
+func (h *hub) wantEmptied(t *testing.T, namespace string, paths []string) {
+	t.Helper()
+	eventually(t, "the namespace is gone", func(ctx context.Context) error {
+		object, err := h.kube.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+		if err == nil {
+			return fmt.Errorf("it is there: %v", reasons(object.Status.Conditions))
+		}
+		return wantNotFound(err)
+	})
+	for _, path := range paths {
+		_, err := h.kube.Discovery().RESTClient().Get().AbsPath(path).DoRaw(t.Context())
+		if err := wantNotFound(err); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+func reasons(conditions []corev1.NamespaceCondition) []string {
+	var out []string
+	for _, condition := range conditions {
+		if condition.Status == corev1.ConditionTrue {
+			out = append(out, string(condition.Type)+": "+condition.Message)
+		}
+	}
+	return out
+}
+
+func TestNamespaceDeletion(t *testing.T) {
+	t.Parallel()
+	const namespace = "deleted"
+	paths := shared.fill(t, namespace)
+	if err := shared.kube.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	shared.wantEmptied(t, namespace, paths)
+}
+
+// TestOutage deletes a namespace while the server is down.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	h := ownHub(t)
+	client, err := aggregator.NewForConfig(h.admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantAvailable := func(want bool) {
+		t.Helper()
+		eventually(t, fmt.Sprintf("every APIService says Available=%t", want), func(ctx context.Context) error {
+			for _, k := range kinds() {
+				name := k.version.Version + "." + k.version.Group
+				registration, err := client.ApiregistrationV1().APIServices().Get(ctx, name, metav1.GetOptions{})
+				if err != nil {
+					return err
+				}
+				if available(registration) != want {
+					return fmt.Errorf("%s: %v", name, registration.Status.Conditions)
+				}
+			}
+			return nil
+		})
+	}
+	const namespace = "deleted"
+	paths := h.fill(t, namespace)
+	if err := h.Server.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	wantAvailable(false)
+	if err := h.kube.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	// The hub cannot know what is in the namespace, so it has to wait.
+	eventually(t, "the deletion waits", func(ctx context.Context) error {
+		object, err := h.kube.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+		if err == nil && len(reasons(object.Status.Conditions)) == 0 {
+			return errors.New("it does not tell why")
+		}
+		return err
+	})
+	if err := h.Server.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantAvailable(true)
+	h.wantEmptied(t, namespace, paths)
+	h.wantExpired(t)
+}
+
+// wantExpired checks that who watches from before the server's start is told to
+// list anew, instead of missing what happened meanwhile.
+func (h *hub) wantExpired(t *testing.T) {
+	t.Helper()
+	for _, k := range kinds() {
+		watcher, err := h.dynamic.Resource(k.gvr()).Watch(t.Context(), metav1.ListOptions{ResourceVersion: "1", TimeoutSeconds: ptr.To[int64](30)})
+		if err == nil {
+			event := <-watcher.ResultChan()
+			watcher.Stop()
+			err = apierrors.FromObject(event.Object)
+		}
+		if !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
+			t.Errorf("watch of %s from the first version: got %v", k.Name, err)
+		}
+	}
+}
+
+// ownHub starts a hub that the test may break.
+func ownHub(t *testing.T) *hub {
+	t.Helper()
+	h, err := startHub(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return h
+}
+
+// TestShippedRole checks that the server, which has exactly what artifacts/rbac
+// grants, misses nothing, and that it says so when it does.
+func TestShippedRole(t *testing.T) {
+	t.Parallel()
+	config, err := shared.Server.UserConfig("admin", "system:masters")
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin := caller{config: config}
+	ready := func(path string) (int, string) {
+		return admin.send(t, endpoint{method: http.MethodGet, path: path})
+	}
+	if code, body := ready("/readyz?verbose"); code != http.StatusOK {
+		t.Fatalf("%d: %s", code, body)
+	}
+
+	roles := shared.kube.RbacV1().ClusterRoles()
+	role, err := roles.Get(t.Context(), "open-cluster-management:hub-apiserver", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shipped := role.DeepCopy().Rules
+	setRules := func(ctx context.Context, rules []rbacv1.PolicyRule) error {
+		patch, err := json.Marshal(map[string]any{"rules": rules})
+		if err != nil {
+			return err
+		}
+		_, err = roles.Patch(ctx, role.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		return err
+	}
+	t.Cleanup(func() {
+		if err := setRules(context.Background(), shipped); err != nil {
+			t.Error(err)
+		}
+	})
+	i := slices.IndexFunc(role.Rules, func(rule rbacv1.PolicyRule) bool { return slices.Contains(rule.Resources, "namespaces") })
+	if i < 0 {
+		t.Fatal("the role has no rule for namespaces")
+	}
+	role.Rules[i].Verbs = slices.DeleteFunc(role.Rules[i].Verbs, func(verb string) bool { return verb == "list" })
+	if err := setRules(t.Context(), role.Rules); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the server is not ready and says why", func(context.Context) error {
+		code, body := ready("/readyz?verbose")
+		if code == http.StatusOK || !strings.Contains(body, "[-]hub-permissions") {
+			return fmt.Errorf("%d: %s", code, body)
+		}
+		// The reason is for those who may ask for the one check; /readyz is for all.
+		if code, body := ready("/readyz/hub-permissions"); code == http.StatusOK || !strings.Contains(body, "list namespaces") {
+			return fmt.Errorf("%d: %s", code, body)
+		}
+		return nil
+	})
+	if err := setRules(t.Context(), shipped); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the server is ready again", func(context.Context) error {
+		if code, body := ready("/readyz?verbose"); code != http.StatusOK {
+			return fmt.Errorf("%d: %s", code, body)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,173 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+)
+
+func (p *place) watch(t *testing.T, options metav1.ListOptions) watch.Interface {
+	t.Helper()
+	watcher, err := p.client.Watch(t.Context(), options)
+	if err != nil {
+		t.Fatalf("watch: %v", err)
+	}
+	t.Cleanup(watcher.Stop)
+	return watcher
+}
+
+// next returns the next event.
+func next(t *testing.T, watcher watch.Interface) (watch.EventType, *unstructured.Unstructured) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	select {
+	case event, open := <-watcher.ResultChan():
+		if !open {
+			t.Fatal("the watch has ended")
+		}
+		object, ok := event.Object.(*unstructured.Unstructured)
+		if !ok {
+			t.Fatalf("the watch failed: %v", apierrors.FromObject(event.Object))
+		}
+		return event.Type, object
+	case <-ctx.Done():
+		t.Fatal("no event in time")
+	}
+	return "", nil
+}
+
+func TestWatch(t *testing.T) {
+	forEach(t, func(t *testing.T, p *place) {
+		list, err := p.client.List(t.Context(), p.listOptions())
+		if err != nil {
+			t.Fatal(err)
+		}
+		created := p.create(t)
+		options := p.listOptions()
+		options.ResourceVersion = list.GetResourceVersion()
+		watcher := p.watch(t, options)
+		event, object := next(t, watcher)
+		if event != watch.Added || object.GetUID() != created.GetUID() || object.GroupVersionKind() != p.gvk() {
+			t.Fatalf("got %s %s of %s, want the object created since the list", event, object.GetName(), object.GroupVersionKind())
+		}
+		// An object that leaves the selector is deleted for those who watch it.
+		p.merge(t, created.GetName(), labelled(placeLabel, p.label+"-left"))
+		for {
+			if event, object = next(t, watcher); event == watch.Deleted {
+				break
+			}
+			if event != watch.Modified {
+				t.Fatalf("got %s", event)
+			}
+		}
+		if object.GetUID() != created.GetUID() {
+			t.Errorf("another object was deleted: %s", object.GetName())
+		}
+	})
+}
+
+// TestWatchBookmarks relies on that a watch with a timeout gets a bookmark
+// shortly before it ends.
+func TestWatchBookmarks(t *testing.T) {
+	forEach(t, func(t *testing.T, p *place) {
+		created := p.create(t)
+		options := p.listOptions()
+		options.ResourceVersion = "0"
+		options.AllowWatchBookmarks = true
+		options.TimeoutSeconds = ptr.To[int64](5)
+		watcher := p.watch(t, options)
+		for {
+			event, object := next(t, watcher)
+			if event != watch.Bookmark {
+				continue
+			}
+			if object.GroupVersionKind() != p.gvk() || object.GetName() != "" {
+				t.Errorf("got a bookmark of %s %q", object.GroupVersionKind(), object.GetName())
+			}
+			order, err := compareVersions(object.GetResourceVersion(), created.GetResourceVersion())
+			if err != nil || order < 0 {
+				t.Errorf("the bookmark at %s is older than the object at %s (%v)", object.GetResourceVersion(), created.GetResourceVersion(), err)
+			}
+			return
+		}
+	})
+}
+
+// TestWatchList is what client-go's informers do at their start.
+func TestWatchList(t *testing.T) {
+	forEach(t, func(t *testing.T, p *place) {
+		var want []string
+		for range 3 {
+			want = append(want, p.create(t).GetName())
+		}
+		slices.Sort(want)
+		options := p.listOptions()
+		options.SendInitialEvents = ptr.To(true)
+		options.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan
+		options.AllowWatchBookmarks = true
+		watcher := p.watch(t, options)
+		seen := map[string]bool{}
+		for {
+			event, object := next(t, watcher)
+			if event == watch.Bookmark {
+				if object.GetAnnotations()[metav1.InitialEventsAnnotationKey] != "true" {
+					t.Errorf("the first bookmark does not end the initial events: %v", object.GetAnnotations())
+				}
+				break
+			}
+			seen[object.GetName()] = true
+		}
+		for _, name := range want {
+			if !seen[name] {
+				t.Errorf("%s was not among the initial events", name)
+			}
+		}
+		later := p.create(t)
+		for {
+			event, object := next(t, watcher)
+			if event == watch.Added && object.GetUID() == later.GetUID() {
+				return
+			}
+		}
+	})
+}
+
+func TestInformer(t *testing.T) {
+	forEach(t, func(t *testing.T, p *place) {
+		first := p.create(t)
+		informer := dynamicinformer.NewFilteredDynamicInformer(p.hub.dynamic, p.gvr(), p.namespace, 0, cache.Indexers{},
+			func(options *metav1.ListOptions) { options.LabelSelector = p.selector() }).Informer()
+		go informer.RunWithContext(t.Context())
+		has := func(object *unstructured.Unstructured, want bool) {
+			t.Helper()
+			eventually(t, "the informer's content", func(context.Context) error {
+				if !informer.HasSynced() {
+					return errors.New("not synced")
+				}
+				key := cache.MetaObjectToName(object).String()
+				if _, got, err := informer.GetStore().GetByKey(key); err != nil || got != want {
+					return fmt.Errorf("%s: got %t, want %t (%v)", key, got, want, err)
+				}
+				return nil
+			})
+		}
+		has(first, true)
+		second := p.create(t)
+		has(second, true)
+		if err := p.client.Delete(t.Context(), first.GetName(), metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		has(first, false)
+	})
+}
