@@ -63,8 +63,8 @@ func (s *Server) addHooks() error {
 // everything it started has stopped.
 func (s *Server) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	defer s.running.Wait()
+	defer cancel(nil)
 
 	if s.extra.Embedded != nil {
 		claim := newStorageClaim(s.hub, s.extra.Namespace, s.extra.Embedded.StorageID())
