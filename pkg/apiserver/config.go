@@ -89,6 +89,9 @@ func (c CompletedConfig) New() (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building the hub's client: %w", err)
 	}
+	if serving := c.generic.SecureServing; serving != nil && serving.ClientCA != nil {
+		serving.ClientCA = &loadedCA{CAContentProvider: serving.ClientCA, hub: hub}
+	}
 	clients, err := c.clients()
 	if err != nil {
 		return nil, err

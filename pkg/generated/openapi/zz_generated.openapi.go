@@ -3981,7 +3981,7 @@ func schema_pkg_apis_rbac_v1alpha1_ClusterPermissionSpec(ref common.ReferenceCal
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ClusterPermissionSpec lists the roles and bindings of a ClusterPermission. At least one binding is required. Objects without a name of their own are named after the ClusterPermission.",
+				Description: "ClusterPermissionSpec lists the roles and bindings of a ClusterPermission. At least one binding or one reference to a role of the hub is required. Objects without a name of their own are named after the ClusterPermission.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"validate": {
@@ -4901,6 +4901,7 @@ func schema_pkg_apis_work_v1_DeleteOption(ref common.ReferenceCallback) common.O
 					"propagationPolicy": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Foreground removes the applied objects and is the default; Orphan leaves them; SelectivelyOrphan leaves those that selectivelyOrphans names.\n\nPossible enum values:\n - `\"Foreground\"` removes every applied object; the work stays until they are gone. The default.\n - `\"Orphan\"` leaves every applied object on the managed cluster.\n - `\"SelectivelyOrphan\"` leaves the objects that selectivelyOrphans names and removes the others.",
+							Default:     "Foreground",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Foreground", "Orphan", "SelectivelyOrphan"},
@@ -5065,7 +5066,7 @@ func schema_pkg_apis_work_v1_IgnoreField(ref common.ReferenceCallback) common.Op
 					"condition": {
 						SchemaProps: spec.SchemaProps{
 							Description: "OnSpokePresent, the default, or OnSpokeChange.\n\nPossible enum values:\n - `\"OnSpokeChange\"` ignores the fields when only they changed on the managed cluster; a change of the manifest applies them again.\n - `\"OnSpokePresent\"` ignores the fields once the object exists on the managed cluster. The default.",
-							Default:     "",
+							Default:     "OnSpokePresent",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"OnSpokeChange", "OnSpokePresent"},
@@ -5129,7 +5130,6 @@ func schema_pkg_apis_work_v1_IgnoreField(ref common.ReferenceCallback) common.Op
 						},
 					},
 				},
-				Required: []string{"condition"},
 			},
 		},
 	}
@@ -5859,6 +5859,7 @@ func schema_pkg_apis_work_v1_ServerSideApplyConfig(ref common.ReferenceCallback)
 					"fieldManager": {
 						SchemaProps: spec.SchemaProps{
 							Description: "The field manager, which must begin with work-agent; work-agent is the default.",
+							Default:     "work-agent",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -5938,7 +5939,7 @@ func schema_pkg_apis_work_v1_UpdateStrategy(ref common.ReferenceCallback) common
 					"type": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Update, the default, CreateOnly, ServerSideApply or ReadOnly.\n\nPossible enum values:\n - `\"CreateOnly\"` creates the object and then leaves it alone.\n - `\"ReadOnly\"` never writes the object; it is only observed.\n - `\"ServerSideApply\"` applies the manifest server-side.\n - `\"Update\"` creates the object and updates what the manifest gives. The default.",
-							Default:     "",
+							Default:     "Update",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"CreateOnly", "ReadOnly", "ServerSideApply", "Update"},
@@ -5951,7 +5952,6 @@ func schema_pkg_apis_work_v1_UpdateStrategy(ref common.ReferenceCallback) common
 						},
 					},
 				},
-				Required: []string{"type"},
 			},
 		},
 		Dependencies: []string{

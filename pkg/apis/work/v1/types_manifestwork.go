@@ -329,8 +329,9 @@ const (
 // IgnoreField names fields that are left out of a server-side apply.
 type IgnoreField struct {
 	// OnSpokePresent, the default, or OnSpokeChange.
+	// +optional
 	// +default="OnSpokePresent"
-	Condition IgnoreFieldsCondition `json:"condition"`
+	Condition IgnoreFieldsCondition `json:"condition,omitempty"`
 
 	// JSON paths of the fields, for example .spec.replicas.
 	// +optional

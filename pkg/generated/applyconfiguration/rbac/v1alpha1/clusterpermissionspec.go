@@ -8,8 +8,8 @@ package v1alpha1
 // with apply.
 //
 // ClusterPermissionSpec lists the roles and bindings of a ClusterPermission. At
-// least one binding is required. Objects without a name of their own are named
-// after the ClusterPermission.
+// least one binding or one reference to a role of the hub is required. Objects
+// without a name of their own are named after the ClusterPermission.
 type ClusterPermissionSpecApplyConfiguration struct {
 	// Whether to verify, on the managed cluster, that the roles which bindings
 	// refer to exist there. The result is reported in the conditions
