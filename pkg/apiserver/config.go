@@ -5,8 +5,10 @@ package apiserver
 import (
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	componentbaseconfig "k8s.io/component-base/config"
@@ -97,10 +99,12 @@ func (c CompletedConfig) New() (*Server, error) {
 		return nil, err
 	}
 
+	informers := clients.informers()
 	deliverer := &worksync.Deliverer{
 		Permissions:    clients.own.RbacV1alpha1(),
 		Works:          clients.works.WorkV1(),
 		Clusters:       clients.clusters.ClusterV1(),
+		CachedClusters: informers.clusters.Cluster().V1().ManagedClusters().Lister(),
 		SizeLimitBytes: c.extra.ManifestLimitBytes,
 	}
 	table := Resources(Dependencies{Delivery: deliverer, ManifestLimitBytes: c.extra.ManifestLimitBytes})
@@ -112,7 +116,7 @@ func (c CompletedConfig) New() (*Server, error) {
 		return nil, fmt.Errorf("installing the API groups: %w", err)
 	}
 
-	s := &Server{generic: generic, hub: hub, extra: c.extra, clients: clients, informers: clients.informers()}
+	s := &Server{generic: generic, hub: hub, extra: c.extra, clients: clients, informers: informers}
 	works := s.informers.works.Work().V1().ManifestWorks()
 	repair, err := worksync.NewController(deliverer,
 		s.informers.own.Rbac().V1alpha1().ClusterPermissions(), works,
@@ -122,8 +126,13 @@ func (c CompletedConfig) New() (*Server, error) {
 	}
 	s.controllers = append(s.controllers, repair.Run)
 	if clients.works == clients.own {
-		// A hub that keeps the works elsewhere has its own way to expire them.
+		// A hub that keeps the works elsewhere has its own way to expire them, and to
+		// let agents clean up.
 		s.controllers = append(s.controllers, worksync.NewExpirer(clients.works.WorkV1(), works).Run)
+		s.hubInformers = kubeinformers.NewSharedInformerFactoryWithOptions(hub, 0, kubeinformers.WithTweakListOptions(func(options *metav1.ListOptions) {
+			options.LabelSelector = clusterv1.ClusterNameLabel
+		}))
+		s.controllers = append(s.controllers, worksync.NewAgentAccess(hub, clients.works.WorkV1(), s.hubInformers.Rbac().V1().RoleBindings()).Run)
 	}
 	return s, s.addHooks()
 }

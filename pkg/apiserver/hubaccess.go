@@ -64,7 +64,9 @@ func newHubAccess(hub kubernetes.Interface, namespace string, worksOnHub, cluste
 		add("", "admissionregistration.k8s.io", resource, "list", "watch")
 	}
 	add(namespace, "coordination.k8s.io", "leases", "get", "create", "update")
-	if worksOnHub {
+	if !worksOnHub {
+		add("", "rbac.authorization.k8s.io", "rolebindings", "list", "watch", "update")
+	} else {
 		add("", workv1.GroupName, "manifestworks", "get", "list", "watch", "create", "update", "delete")
 	}
 	if clustersOnHub {

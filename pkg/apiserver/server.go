@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -25,6 +26,8 @@ type Server struct {
 	extra     *ExtraConfig
 	clients   *clients
 	informers informerFactories
+	// hubInformers are of the hub's own resources; nil where no controller needs any.
+	hubInformers informers.SharedInformerFactory
 	// controllers run on the leader, each until its context ends.
 	controllers []func(context.Context)
 
@@ -87,10 +90,15 @@ func (s *Server) Run(ctx context.Context) error {
 }
 
 func (s *Server) runInformers(ctx context.Context) {
-	for _, factory := range []interface {
+	type factory interface {
 		Start(<-chan struct{})
 		Shutdown()
-	}{s.informers.own, s.informers.works, s.informers.clusters} {
+	}
+	factories := []factory{s.informers.own, s.informers.works, s.informers.clusters}
+	if s.hubInformers != nil {
+		factories = append(factories, s.hubInformers)
+	}
+	for _, factory := range factories {
 		factory.Start(ctx.Done())
 		defer factory.Shutdown()
 	}

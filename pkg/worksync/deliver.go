@@ -25,6 +25,7 @@ import (
 	clusterclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/cluster/v1"
 	rbacclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/rbac/v1alpha1"
 	workclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/work/v1"
+	clusterlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/cluster/v1"
 	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
 )
 
@@ -36,8 +37,10 @@ type Deliverer struct {
 	Permissions rbacclient.ClusterPermissionsGetter
 	// Works reads and writes ManifestWorks, wherever the hub keeps them.
 	Works workclient.ManifestWorksGetter
-	// Clusters reads ManagedClusters, wherever the hub keeps them.
-	Clusters clusterclient.ManagedClustersGetter
+	// Clusters reads ManagedClusters, wherever the hub keeps them; CachedClusters
+	// knows most of them without asking.
+	Clusters       clusterclient.ManagedClustersGetter
+	CachedClusters clusterlisters.ManagedClusterLister
 	// SizeLimitBytes bounds the manifests of one work.
 	SizeLimitBytes int64
 }
@@ -45,6 +48,10 @@ type Deliverer struct {
 // CheckCluster tells why nothing can be delivered to the namespace of a new
 // ClusterPermission: seed 001 wants it to be that of a managed cluster.
 func (d *Deliverer) CheckCluster(ctx context.Context, namespace string) (*field.Error, error) {
+	if _, err := d.CachedClusters.Get(namespace); err == nil {
+		return nil, nil
+	}
+	// One that was created a moment ago may not be in the cache yet.
 	_, err := d.Clusters.ManagedClusters().Get(ctx, namespace, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return field.Invalid(field.NewPath("metadata", "namespace"), namespace,

@@ -152,8 +152,26 @@ func judgeApplied(set func(string, metav1.ConditionStatus, string, string), work
 		set(rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse, reasonApplyNotComplete, message)
 		return
 	}
-	applied := meta.FindStatusCondition(work.Status.Conditions, workv1.WorkApplied)
+	applied := *meta.FindStatusCondition(work.Status.Conditions, workv1.WorkApplied)
+	if applied.Status != metav1.ConditionTrue && everythingWritten(work) {
+		applied.Status, applied.Reason = metav1.ConditionTrue, workv1.ReasonAppliedManifestWorkComplete
+		applied.Message = "Everything to be written is applied; what is only looked at does not all exist."
+	}
 	set(rbacv1alpha1.ConditionAppliedRBACManifestWork, applied.Status, applied.Reason, clip(applied.Message)+"\n"+hint(work))
+}
+
+// everythingWritten tells whether all objects are applied but for roles that
+// validate: true only looks at. Whether those exist has conditions of its own.
+func everythingWritten(work *workv1.ManifestWork) bool {
+	looksAt := false
+	for _, d := range deliveredObjects(work) {
+		if d.readOnly {
+			looksAt = true
+		} else if !meta.IsStatusConditionTrue(d.conditions, workv1.WorkApplied) {
+			return false
+		}
+	}
+	return looksAt
 }
 
 func hint(work *workv1.ManifestWork) string {

@@ -188,6 +188,7 @@ func TestValidateReportsMissingRolesAndEnds(t *testing.T) {
 		t.Errorf("message does not name the role: %q", message)
 	}
 	wantCondition(t, cp.Status, "ValidateClusterRolesExist", metav1.ConditionTrue, "AllClusterRolesFound")
+	wantCondition(t, cp.Status, "AppliedRBACManifestWork", metav1.ConditionTrue, "AppliedManifestWorkComplete")
 
 	// "ReadOnly stubs report Applied True though absent": they are no delivered objects.
 	if roles := cp.Status.ResourceStatus.Roles; len(roles) != 0 {

@@ -177,6 +177,9 @@ func JoinCluster(ctx context.Context, hub *Cluster, name string) error {
 			"metadata": map[string]any{
 				"namespace": name,
 				"name":      "open-cluster-management:managedcluster:" + name + ":work",
+				"labels":    map[string]any{"open-cluster-management.io/cluster-name": name},
+				// The agent needs the access for as long as there are works.
+				"finalizers": []any{"cluster.open-cluster-management.io/manifest-work-cleanup"},
 			},
 			"subjects": []any{map[string]any{
 				"apiGroup": "rbac.authorization.k8s.io",

@@ -1,0 +1,207 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+
+	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/localhub"
+)
+
+// replicas are two apiservers of one hub on one etcd that is not theirs.
+type replicas struct {
+	*fleet
+	etcd    *localhub.Etcd
+	servers []*localhub.APIServer
+	// clients talk to the servers themselves, one to each.
+	clients []*versioned.Clientset
+}
+
+func startReplicas(t *testing.T) *replicas {
+	t.Helper()
+	dir := ownDir(t)
+	hub := must(localhub.NewCluster(localhub.ClusterOptions{Name: "hub", Dir: filepath.Join(dir, "hub"), NoFsync: true}))(t)
+	stopLater(t, hub.Stop)
+	if err := hub.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	etcd := must(localhub.NewEtcd("etcd", filepath.Join(dir, "etcd"), localhub.BinDir(), filepath.Join(dir, "etcd.log"), false))(t)
+	stopLater(t, etcd.Stop)
+	if err := etcd.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r := &replicas{fleet: &fleet{Fleet: &localhub.Fleet{Hub: hub}}, etcd: etcd}
+	for _, name := range []string{"replica-a", "replica-b"} {
+		server := must(localhub.NewAPIServer(localhub.APIServerOptions{
+			Hub: hub, Name: name, Dir: filepath.Join(dir, name), PKIDir: filepath.Join(dir, "pki"), LogDir: dir,
+			EtcdServers: []string{etcd.Endpoint},
+			Args: []string{
+				"--shutdown-delay-duration=1s",
+				"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms",
+			},
+		}))(t)
+		stopLater(t, server.Stop)
+		if err := server.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		config, err := server.UserConfig("admin", "system:masters")
+		r.servers, r.clients = append(r.servers, server), append(r.clients, ocmClient(t, config, err))
+	}
+	if err := r.servers[0].Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.connect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := localhub.JoinCluster(t.Context(), hub, cluster1); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestReplicas(t *testing.T) {
+	r := startReplicas(t)
+	t.Run("both serve one truth", r.shareTruth)
+	t.Run("one takes over from the other", r.takeOver)
+	t.Run("they roll without a failed request", r.roll)
+	t.Run("what was stored long ago", func(t *testing.T) { r.keepLegacy(t) })
+}
+
+func (r *replicas) shareTruth(t *testing.T) {
+	for i, client := range r.clients {
+		other := r.clients[1-i]
+		cp := create(t, client, permission(fmt.Sprintf("shared-%d", i)))
+		if found, err := other.RbacV1alpha1().ClusterPermissions(cluster1).Get(t.Context(), cp.Name, metav1.GetOptions{}); err != nil || found.UID != cp.UID {
+			t.Errorf("the other replica has %v, %v", found, err)
+		}
+		reportedBy(t, client, cp.Name)
+	}
+}
+
+// reportedBy waits until a controller has reported that there is a work.
+func reportedBy(t *testing.T, client versioned.Interface, name string) {
+	t.Helper()
+	eventually(t, "a controller reports on "+name, func(ctx context.Context) error {
+		cp, err := client.RbacV1alpha1().ClusterPermissions(cluster1).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		return hasCondition(cp, rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionTrue)
+	})
+}
+
+func holder(ctx context.Context, hub kubernetes.Interface) (string, error) {
+	lease, err := hub.CoordinationV1().Leases(localhub.HubNamespace).Get(ctx, "hub-apiserver-controllers", metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	return ptr.Deref(lease.Spec.HolderIdentity, ""), nil
+}
+
+func (r *replicas) takeOver(t *testing.T) {
+	before := must(holder(t.Context(), r.hub))(t)
+	// Which of the two holds the lease shows when it is killed.
+	leader := -1
+	for i, server := range r.servers {
+		if err := server.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		survivor := r.clients[1-i]
+		cp := create(t, survivor, permission(fmt.Sprintf("one-left-%d", i)))
+		reportedBy(t, survivor, cp.Name)
+		if now := must(holder(t.Context(), r.hub))(t); now != before {
+			leader, before = i, now
+		}
+		if err := server.Process.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if leader < 0 {
+		t.Error("the lease stayed with one holder although both were killed")
+	}
+}
+
+// roll restarts one replica after the other, while a client that knows both
+// tries the other when one refuses the connection, as a load balancer does.
+func (r *replicas) roll(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var acknowledged []string
+	wg.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			name := fmt.Sprintf("rolling-%d", i)
+			if err := r.anyOf(i, func(client versioned.Interface) error {
+				_, err := client.RbacV1alpha1().ClusterPermissions(cluster1).Create(t.Context(), permission(name), metav1.CreateOptions{})
+				return err
+			}); err != nil {
+				t.Errorf("creating %s: %v", name, err)
+				continue
+			}
+			mu.Lock()
+			acknowledged = append(acknowledged, name)
+			mu.Unlock()
+			if err := r.anyOf(i+1, func(client versioned.Interface) error {
+				_, err := client.RbacV1alpha1().ClusterPermissions(cluster1).Get(t.Context(), name, metav1.GetOptions{})
+				return err
+			}); err != nil {
+				t.Errorf("reading %s: %v", name, err)
+			}
+		}
+	})
+	enough := func(n int) {
+		eventually(t, "requests are answered", func(context.Context) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if len(acknowledged) < n {
+				return fmt.Errorf("%d are", len(acknowledged))
+			}
+			return nil
+		})
+	}
+	enough(20)
+	for i, server := range r.servers {
+		if err := server.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := server.Process.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		enough(20 * (i + 2))
+	}
+	cancel()
+	wg.Wait()
+	t.Logf("%d were created", len(acknowledged))
+	for _, name := range acknowledged {
+		reportedBy(t, r.clients[0], name)
+	}
+}
+
+// anyOf sends a request to one replica, and to the other if the first is not
+// there. Every answer of a server counts.
+func (r *replicas) anyOf(first int, send func(versioned.Interface) error) error {
+	var refused error
+	for i := range r.clients {
+		err := send(r.clients[(first+i)%len(r.clients)])
+		if err == nil || isAnswer(err) {
+			return err
+		}
+		refused = errors.Join(refused, err)
+	}
+	return refused
+}
+
+func isAnswer(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status)
+}
