@@ -15,12 +15,6 @@ type manifestConfig struct {
 	ConditionRules []workv1.ConditionRule    `json:"conditionRules,omitempty"`
 }
 
-// observed reports whether the state of the object, beyond its existence, is
-// part of the status of the work.
-func (c manifestConfig) observed() bool {
-	return len(c.FeedbackRules) > 0 || len(c.ConditionRules) > 0
-}
-
 // configFor merges the entries that match an object: the first that sets a
 // field decides it.
 func configFor(options []workv1.ManifestConfigOption, id workv1.ResourceIdentifier) manifestConfig {
