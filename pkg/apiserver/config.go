@@ -5,6 +5,7 @@ package apiserver
 import (
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -173,9 +174,19 @@ func (c *clients) informers() informerFactories {
 	factories := map[versioned.Interface]externalversions.SharedInformerFactory{}
 	of := func(client versioned.Interface) externalversions.SharedInformerFactory {
 		if factories[client] == nil {
-			factories[client] = externalversions.NewSharedInformerFactory(client, 0)
+			factories[client] = externalversions.NewSharedInformerFactoryWithOptions(client, 0,
+				externalversions.WithTransform(withoutManagedFields))
 		}
 		return factories[client]
 	}
 	return informerFactories{own: of(c.own), works: of(c.works), clusters: of(c.clusters)}
+}
+
+// withoutManagedFields keeps caches small: nobody who reads them looks at
+// managed fields, and an update without any leaves the stored ones alone.
+func withoutManagedFields(obj any) (any, error) {
+	if accessor, err := meta.Accessor(obj); err == nil {
+		accessor.SetManagedFields(nil)
+	}
+	return obj, nil
 }

@@ -79,6 +79,14 @@ func (s *Server) Run(ctx context.Context) error {
 				cancel(err)
 			}
 		})
+		failed := s.extra.Embedded.Failed()
+		s.running.Go(func() {
+			select {
+			case err := <-failed:
+				cancel(fmt.Errorf("embedded etcd: %w", err))
+			case <-ctx.Done():
+			}
+		})
 	}
 	if err := s.generic.PrepareRun().RunWithContext(ctx); err != nil {
 		return err

@@ -112,6 +112,10 @@ func (s *Server) Endpoint() string { return s.endpoint }
 // StorageID names the data: it stays the same for as long as the data directory lives.
 func (s *Server) StorageID() string { return s.storageID }
 
+// Failed delivers the error with which etcd ends by itself, such as a disk that
+// cannot be written.
+func (s *Server) Failed() <-chan error { return s.etcd.Err() }
+
 // Stop closes etcd once what is under way is on disk. It is safe to call more than once.
 func (s *Server) Stop() {
 	if s.client != nil {
