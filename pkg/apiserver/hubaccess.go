@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -38,7 +39,7 @@ type hubAccess struct {
 
 // newHubAccess knows what the server needs, which includes ManifestWorks and
 // ManagedClusters where the hub itself keeps them.
-func newHubAccess(hub kubernetes.Interface, namespace string, worksOnHub, clustersOnHub bool) *hubAccess {
+func newHubAccess(hub kubernetes.Interface, leaseNamespaces []string, worksOnHub, clustersOnHub bool) *hubAccess {
 	a := &hubAccess{hub: hub}
 	add := func(namespace, group, resource string, verbs ...string) {
 		for _, verb := range verbs {
@@ -63,7 +64,9 @@ func newHubAccess(hub kubernetes.Interface, namespace string, worksOnHub, cluste
 	} {
 		add("", "admissionregistration.k8s.io", resource, "list", "watch")
 	}
-	add(namespace, "coordination.k8s.io", "leases", "get", "create", "update")
+	for _, namespace := range slices.Compact(leaseNamespaces) {
+		add(namespace, "coordination.k8s.io", "leases", "get", "create", "update")
+	}
 	if !worksOnHub {
 		add("", "rbac.authorization.k8s.io", "rolebindings", "list", "watch", "update")
 	} else {

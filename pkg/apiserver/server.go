@@ -38,7 +38,8 @@ type Server struct {
 }
 
 func (s *Server) addHooks() error {
-	access := newHubAccess(s.hub, s.extra.Namespace, s.clients.works != s.clients.own, s.clients.clusters != s.clients.own)
+	leases := []string{s.extra.Namespace, s.extra.LeaderElection.ResourceNamespace}
+	access := newHubAccess(s.hub, leases, s.clients.works != s.clients.own, s.clients.clusters != s.clients.own)
 	if err := s.generic.AddReadyzChecks(healthz.NamedCheck("hub-permissions", access.check)); err != nil {
 		return err
 	}

@@ -51,11 +51,15 @@ func (e *takenError) Error() string {
 // take claims the hub for this data. It waits for a hub that does not answer, but
 // not for another server.
 func (c *storageClaim) take(ctx context.Context) error {
-	var last error
+	var last, told error
 	err := wait.PollUntilContextTimeout(ctx, time.Second, storageClaimPatience, true, func(ctx context.Context) (bool, error) {
 		last = c.renew(ctx)
 		if taken := (*takenError)(nil); errors.As(last, &taken) {
 			return false, taken
+		}
+		if last != nil && (told == nil || last.Error() != told.Error()) {
+			told = last
+			klog.FromContext(ctx).Info("waiting for the hub to take the claim of this server", "reason", last)
 		}
 		return last == nil, nil
 	})

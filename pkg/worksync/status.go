@@ -65,7 +65,7 @@ func judge(permission *rbacv1alpha1.ClusterPermission, seen observation) rbacv1a
 	switch {
 	case !seen.clusterExists:
 		set(rbacv1alpha1.ConditionValidation, metav1.ConditionFalse, reasonNotInClusterNamespace,
-			fmt.Sprintf("There is no ManagedCluster named %q, so nothing is delivered.", permission.Namespace))
+			fmt.Sprintf("There is no ManagedCluster named %q; what was delivered stays.", permission.Namespace))
 	case !hasBindings(&permission.Spec) && permission.Spec.RoleRefs == nil:
 		set(rbacv1alpha1.ConditionValidation, metav1.ConditionFalse, reasonNoBindings,
 			"There are no bindings, so nothing is granted.")

@@ -1,5 +1,5 @@
 // Package etcd runs the etcd of a server that was given none: one member inside
-// the server's process, on unix sockets that only its user can reach, with its
+// the server's process, on a unix socket that only its user can reach, with its
 // data in a directory of its own.
 package etcd
 
@@ -22,6 +22,10 @@ const (
 	memberName   = "hub-apiserver"
 	startTimeout = time.Minute
 	idFile       = "storage-id"
+	socketFile   = "client"
+
+	// maxSocketPath is how long the path of a unix socket may be, on every system.
+	maxSocketPath = 100
 
 	// defragmentAtStartMegabytes is the free space in the database file from
 	// which it is rewritten before the server starts.
@@ -40,36 +44,39 @@ type Options struct {
 type Server struct {
 	etcd      *embed.Etcd
 	client    *clientv3.Client
-	socketDir string
-	endpoint  string
+	lock      *os.File
+	socket    string
+	tempDir   string // of the socket, where the data directory's path is too long for one
 	storageID string
 }
 
 // Start runs etcd and waits until it serves. It fails, naming the reason, when
-// the data cannot be opened: another process may be using it.
+// the data cannot be opened or another process goes on using it.
 func Start(ctx context.Context, options Options) (*Server, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
 	if err := os.MkdirAll(options.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	storageID, err := readStorageID(filepath.Join(options.DataDir, idFile))
-	if err != nil {
+	s := &Server{}
+	var err error
+	if s.lock, err = lock(ctx, options.DataDir); err != nil {
+		return nil, err
+	}
+	if s.storageID, err = readStorageID(filepath.Join(options.DataDir, idFile)); err != nil {
+		s.Stop()
 		return nil, fmt.Errorf("identity of the data: %w", err)
 	}
-	// The path of a unix socket has little more than 100 bytes, which a data
-	// directory may exceed.
-	socketDir, err := os.MkdirTemp("", "hub-etcd-")
-	if err != nil {
-		return nil, fmt.Errorf("directory for the sockets: %w", err)
+	if err := s.placeSocket(options.DataDir); err != nil {
+		s.Stop()
+		return nil, fmt.Errorf("place for the socket: %w", err)
 	}
-	s := &Server{socketDir: socketDir, storageID: storageID, endpoint: "unix://" + filepath.Join(socketDir, "client")}
 
 	s.etcd, err = embed.StartEtcd(s.config(options))
 	if err != nil {
 		s.Stop()
 		return nil, fmt.Errorf("opening %s: %w", options.DataDir, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
 	select {
 	case <-s.etcd.Server.ReadyNotify():
 	case err := <-s.etcd.Err():
@@ -79,7 +86,7 @@ func Start(ctx context.Context, options Options) (*Server, error) {
 		s.Stop()
 		return nil, fmt.Errorf("not ready within %s: %w", startTimeout, context.Cause(ctx))
 	}
-	s.client, err = clientv3.New(clientv3.Config{Endpoints: []string{s.endpoint}, DialTimeout: startTimeout})
+	s.client, err = clientv3.New(clientv3.Config{Endpoints: []string{s.Endpoint()}, DialTimeout: startTimeout})
 	if err != nil {
 		s.Stop()
 		return nil, fmt.Errorf("connecting: %w", err)
@@ -88,13 +95,15 @@ func Start(ctx context.Context, options Options) (*Server, error) {
 }
 
 func (s *Server) config(options Options) *embed.Config {
-	peer := url.URL{Scheme: "unix", Path: filepath.Join(s.socketDir, "peer")}
-	client := url.URL{Scheme: "unix", Path: filepath.Join(s.socketDir, "client")}
+	client := url.URL{Scheme: "unix", Path: s.socket}
 
 	config := embed.NewConfig()
 	config.Name = memberName
 	config.Dir = options.DataDir
-	config.ListenPeerUrls, config.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
+	// A single member has no peers. Were it to listen for some, whoever can connect
+	// could write to its log; etcd opens a unix socket for peers in the abstract
+	// namespace, where it has no owner.
+	config.ListenPeerUrls = nil
 	config.ListenClientUrls, config.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}
 	config.InitialCluster = config.InitialClusterFromName(memberName)
 	config.QuotaBackendBytes = options.QuotaBytes
@@ -107,7 +116,7 @@ func (s *Server) config(options Options) *embed.Config {
 }
 
 // Endpoint is the URL that clients in this process connect to.
-func (s *Server) Endpoint() string { return s.endpoint }
+func (s *Server) Endpoint() string { return "unix://" + s.socket }
 
 // StorageID names the data: it stays the same for as long as the data directory lives.
 func (s *Server) StorageID() string { return s.storageID }
@@ -128,9 +137,36 @@ func (s *Server) Stop() {
 		s.etcd.Close()
 		s.etcd = nil
 	}
-	if err := os.RemoveAll(s.socketDir); err != nil {
-		klog.Background().Error(err, "removing the sockets of the embedded etcd")
+	if s.tempDir != "" {
+		if err := os.RemoveAll(s.tempDir); err != nil {
+			klog.Background().Error(err, "removing the socket of the embedded etcd")
+		}
+		s.tempDir = ""
 	}
+	if s.lock != nil {
+		// Closing releases the lock.
+		if err := s.lock.Close(); err != nil {
+			klog.Background().Error(err, "releasing the data directory of the embedded etcd")
+		}
+		s.lock = nil
+	}
+}
+
+// placeSocket puts the socket beside the data, where a later start replaces one
+// that a crash left behind. A path that is too long for it gets a temporary directory.
+func (s *Server) placeSocket(dataDir string) error {
+	dir, err := filepath.Abs(dataDir)
+	if err != nil {
+		return err
+	}
+	if len(filepath.Join(dir, socketFile)) > maxSocketPath {
+		if dir, err = os.MkdirTemp("", "hub-etcd-"); err != nil {
+			return err
+		}
+		s.tempDir = dir
+	}
+	s.socket = filepath.Join(dir, socketFile)
+	return nil
 }
 
 func readStorageID(path string) (string, error) {

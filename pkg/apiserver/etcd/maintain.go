@@ -33,7 +33,7 @@ func (s *Server) Maintain(ctx context.Context) {
 }
 
 func (s *Server) maintain(ctx context.Context) error {
-	status, err := s.client.Status(ctx, s.endpoint)
+	status, err := s.client.Status(ctx, s.Endpoint())
 	if err != nil {
 		return fmt.Errorf("status: %w", err)
 	}
@@ -51,7 +51,7 @@ func (s *Server) maintain(ctx context.Context) error {
 		return nil
 	}
 	klog.FromContext(ctx).Info("defragmenting the embedded etcd", "bytes", status.DbSize, "inUse", status.DbSizeInUse, "outOfSpace", outOfSpace)
-	if _, err := s.client.Defragment(ctx, s.endpoint); err != nil {
+	if _, err := s.client.Defragment(ctx, s.Endpoint()); err != nil {
 		return fmt.Errorf("defragmenting: %w", err)
 	}
 	for _, alarm := range alarms.Alarms {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	mutatingadmissionpolicy "k8s.io/apiserver/pkg/admission/plugin/policy/mutating"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
@@ -19,6 +20,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 	componentbaseconfig "k8s.io/component-base/config"
 	configoptions "k8s.io/component-base/config/options"
+	componentbasevalidation "k8s.io/component-base/config/validation"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
 
@@ -90,13 +92,12 @@ func New() *Options {
 	o.Recommended.Admission.DefaultOffPlugins.Insert(mutatingadmissionpolicy.PluginName)
 
 	o.LeaderElection = componentbaseconfig.LeaderElectionConfiguration{
-		LeaderElect:       true,
-		LeaseDuration:     metav1.Duration{Duration: 15 * time.Second},
-		RenewDeadline:     metav1.Duration{Duration: 10 * time.Second},
-		RetryPeriod:       metav1.Duration{Duration: 2 * time.Second},
-		ResourceLock:      resourcelock.LeasesResourceLock,
-		ResourceName:      defaultLeaseName,
-		ResourceNamespace: o.Namespace,
+		LeaderElect:   true,
+		LeaseDuration: metav1.Duration{Duration: 15 * time.Second},
+		RenewDeadline: metav1.Duration{Duration: 10 * time.Second},
+		RetryPeriod:   metav1.Duration{Duration: 2 * time.Second},
+		ResourceLock:  resourcelock.LeasesResourceLock,
+		ResourceName:  defaultLeaseName,
 	}
 	return o
 }
@@ -134,7 +135,7 @@ func (o *Options) addWorkFlags(fs *pflag.FlagSet) {
 	fs.Int64Var(&o.ManifestLimitBytes, "manifest-limit-bytes", o.ManifestLimitBytes,
 		"Bytes that the manifests of one ManifestWork may have in all. Objects of more than 1.5 MiB need an etcd with a larger --max-request-bytes.")
 	fs.StringVar(&o.Namespace, "namespace", o.Namespace,
-		"Namespace of the hub in which the server keeps its leases. Defaults to the environment variable POD_NAMESPACE.")
+		"Namespace of the hub in which the server keeps its leases; --leader-elect-resource-namespace moves one of them elsewhere. Defaults to the environment variable POD_NAMESPACE.")
 }
 
 // Embedded tells whether the server runs its own etcd.
@@ -147,7 +148,9 @@ func (o *Options) Complete() (Completed, error) {
 	if err := o.ServerRun.Complete(); err != nil {
 		return Completed{}, err
 	}
-	o.LeaderElection.ResourceNamespace = o.Namespace
+	if o.LeaderElection.ResourceNamespace == "" {
+		o.LeaderElection.ResourceNamespace = o.Namespace
+	}
 	return Completed{&completed{o}}, nil
 }
 
@@ -190,6 +193,9 @@ func (c Completed) Validate() error {
 	}
 	if c.ManifestLimitBytes < minimumLimitBytes || c.Embedded() && c.ManifestLimitBytes > maximumObjectBytes {
 		errs = append(errs, fmt.Errorf("--manifest-limit-bytes must be between %d and %d, not %d", minimumLimitBytes, maximumObjectBytes, c.ManifestLimitBytes))
+	}
+	for _, err := range componentbasevalidation.ValidateLeaderElectionConfiguration(&c.LeaderElection, field.NewPath("leader-elect")) {
+		errs = append(errs, err)
 	}
 	if err := logsapi.ValidateAndApply(c.Logs, utilfeature.DefaultFeatureGate); err != nil {
 		errs = append(errs, err)

@@ -113,24 +113,3 @@ func validateIgnoreField(ignore *work.IgnoreField, conditions map[string]bool, f
 	}
 	return errs
 }
-
-func validateConditionRules(rules []work.ConditionRule, fldPath *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	conditions := map[string]bool{}
-	for i, rule := range rules {
-		path := fldPath.Index(i)
-		errs = append(errs, validateEnum(rule.Type, path.Child("type"), work.CelConditionExpressionsType, work.WellKnownConditionsType)...)
-		if conditions[rule.Condition] {
-			errs = append(errs, field.Duplicate(path.Child("condition"), rule.Condition))
-		}
-		conditions[rule.Condition] = true
-		if rule.Type != work.CelConditionExpressionsType {
-			continue
-		}
-		errs = append(errs, require(rule.Condition, path.Child("condition"))...)
-		if len(rule.CelExpressions) == 0 {
-			errs = append(errs, field.Required(path.Child("celExpressions"), "needed for the type CEL"))
-		}
-	}
-	return errs
-}

@@ -2,6 +2,8 @@ package validation
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	pathvalidation "k8s.io/apimachinery/pkg/api/validate/content"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -97,6 +99,8 @@ func identify(raw []byte, fldPath *field.Path) (identity, field.ErrorList) {
 	read(metadata, "name", &id.name, metadataPath)
 	read(metadata, "namespace", &id.namespace, metadataPath)
 	read(metadata, "generateName", &generateName, metadataPath)
+	errs = append(errs, validateStrings(metadata["labels"], metadataPath.Child("labels"))...)
+	errs = append(errs, validateStrings(metadata["annotations"], metadataPath.Child("annotations"))...)
 	if len(errs) > 0 {
 		return id, errs
 	}
@@ -117,6 +121,25 @@ func identify(raw []byte, fldPath *field.Path) (identity, field.ErrorList) {
 		}
 	}
 	return id, errs
+}
+
+// validateStrings checks that a value is a map of strings, if there is one. YAML
+// makes numbers and booleans of unquoted values, which no API server decodes.
+func validateStrings(value any, fldPath *field.Path) field.ErrorList {
+	if value == nil {
+		return nil
+	}
+	entries, ok := value.(map[string]any)
+	if !ok {
+		return field.ErrorList{field.TypeInvalid(fldPath, value, "must be an object")}
+	}
+	var errs field.ErrorList
+	for _, key := range slices.Sorted(maps.Keys(entries)) {
+		if _, ok := entries[key].(string); !ok && entries[key] != nil {
+			errs = append(errs, field.TypeInvalid(fldPath.Key(key), entries[key], "must be a string"))
+		}
+	}
+	return errs
 }
 
 func validateAPIVersion(apiVersion string, fldPath *field.Path) field.ErrorList {

@@ -187,6 +187,36 @@ manifestConfigs:
 				"spec.manifestConfigs[1].updateStrategy.type: Unsupported value",
 			},
 		},
+		"conditionRules malformed": {
+			spec: oneWork + `
+manifestConfigs:
+- resourceIdentifier: {resource: configmaps, name: c}
+  conditionRules:
+  - {type: CEL, condition: "is ready", celExpressions: ["true"]}
+  - {type: CEL, condition: Syntax, celExpressions: ["true", "1 +"]}
+  - {type: CEL, condition: Number, celExpressions: ["1"]}
+  - {type: CEL, condition: Unknown, celExpressions: ["objects.a"]}
+  - {type: CEL, condition: Message, celExpressions: ["object.a == 1"], messageExpression: "result"}
+  - {type: CEL, condition: Good, celExpressions: ["object.?a.orValue('x') == 'x'"], messageExpression: "result ? 'is ' + object.a : 'is not'"}`,
+			want: []string{
+				"spec.manifestConfigs[0].conditionRules[0].condition: Invalid value",
+				"spec.manifestConfigs[0].conditionRules[1].celExpressions[1]: Invalid value",
+				"spec.manifestConfigs[0].conditionRules[2].celExpressions[0]: Invalid value",
+				"spec.manifestConfigs[0].conditionRules[3].celExpressions[0]: Invalid value",
+				"spec.manifestConfigs[0].conditionRules[4].messageExpression: Invalid value",
+			},
+		},
+		"metadata that no API server decodes": {
+			spec: `
+workload:
+  manifests:
+  - {apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: b, labels: {one: 1, two: two}, annotations: [x]}}
+  - {apiVersion: v1, kind: ConfigMap, metadata: {name: b, namespace: b, labels: {a: b}, annotations: null}}`,
+			want: []string{
+				"spec.workload.manifests[0].metadata.labels[one]: Invalid value",
+				"spec.workload.manifests[0].metadata.annotations: Invalid value",
+			},
+		},
 		"executor": {
 			spec: oneWork + `executor: {subject: {type: ServiceAccount, serviceAccount: {namespace: tools, name: my.robot}}}`,
 		},
