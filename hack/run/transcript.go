@@ -44,7 +44,11 @@ func transcript(ctx context.Context, fleet *localhub.Fleet) error {
 		}
 	}
 	member := fleet.Members[0]
-	rbac, err := delivered(ctx, fleet.Hub, member.Cluster)
+	manifests, err := localhub.ReadManifests(filepath.Join("artifacts", "example"))
+	if err != nil {
+		return err
+	}
+	rbac, err := delivered(ctx, fleet.Hub, member.Cluster, manifests)
 	if err != nil {
 		return err
 	}
@@ -104,9 +108,22 @@ type reference struct {
 	namespace, name string
 }
 
-// delivered waits until every manifest of every work for the cluster is on it,
-// and returns those that are RBAC objects.
-func delivered(ctx context.Context, hub, cluster *localhub.Cluster) ([]reference, error) {
+// isExample tells whether a work is one of the examples, or delivers one of
+// them. Other works are the user's own, and may well not be deliverable.
+func isExample(work *unstructured.Unstructured, examples []*unstructured.Unstructured) bool {
+	return slices.ContainsFunc(examples, func(example *unstructured.Unstructured) bool {
+		if example.GetNamespace() != work.GetNamespace() {
+			return false
+		}
+		owner := metav1.GetControllerOf(work)
+		return example.GetKind() == work.GetKind() && example.GetName() == work.GetName() ||
+			owner != nil && example.GetKind() == owner.Kind && example.GetName() == owner.Name
+	})
+}
+
+// delivered waits until every manifest of every example is on the cluster, and
+// returns those that are RBAC objects.
+func delivered(ctx context.Context, hub, cluster *localhub.Cluster, examples []*unstructured.Unstructured) ([]reference, error) {
 	onHub, err := dynamic.NewForConfig(hub.AdminConfig())
 	if err != nil {
 		return nil, err
@@ -126,6 +143,9 @@ func delivered(ctx context.Context, hub, cluster *localhub.Cluster) ([]reference
 		}
 		rbac = nil
 		for _, work := range list.Items {
+			if !isExample(&work, examples) {
+				continue
+			}
 			manifests, _, err := unstructured.NestedSlice(work.Object, "spec", "workload", "manifests")
 			if err != nil {
 				return false, err

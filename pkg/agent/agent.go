@@ -22,7 +22,8 @@ type Agent struct {
 func (c CompletedConfig) New() (*Agent, error) {
 	works, err := work.New(work.Config{
 		ClusterName: c.ClusterName, HubHash: c.hubHash, AgentID: c.AgentID, Workers: c.Workers,
-		Hub: c.hub, Managed: c.managed, Metadata: c.metadata, Discovery: c.discovery,
+		EvictionGracePeriod: c.EvictionGracePeriod,
+		Hub:                 c.hub, Managed: c.managed, Metadata: c.metadata, Discovery: c.discovery,
 		Executors: work.AgentOnly{Client: c.dynamic},
 	})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -36,6 +37,7 @@ func TestAgent(t *testing.T) {
 		"crd-and-cr":         testCRDAndCR,
 		"deleted-while-down": testDeletedWhileDown,
 		"vanished":           testVanished,
+		"lost-by-the-hub":    testLostByTheHub,
 		"crash":              testCrash,
 		"role-ref":           testRoleRef,
 		"create-only":        testCreateOnly,
@@ -355,6 +357,39 @@ func testVanished(t *testing.T, c *cluster) {
 		}
 		return nil
 	})
+}
+
+// testLostByTheHub: a hub that loses its data does not empty its clusters. What
+// was applied stays for the grace period, and is taken up again when the work is back.
+func testLostByTheHub(t *testing.T, c *cluster) {
+	c.grace = time.Hour
+	c.run()
+	name := c.create("", nil, configMap("a", "one"))
+	c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
+	c.kill()
+	if _, err := c.works().Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.delete(name)
+	c.run()
+	evicting := func(want bool) {
+		t.Helper()
+		eventually(t, fmt.Sprintf("the record says that eviction has begun: %t", want), func(context.Context) error {
+			record, err := c.record(name)
+			if err != nil {
+				return err
+			}
+			if started := record.Status.EvictionStartTime != nil; started != want {
+				return fmt.Errorf("it says %t", started)
+			}
+			return nil
+		})
+	}
+	evicting(true)
+	c.hasConfigMap("a", "one")
+	c.create("", nil, configMap("a", "two"))
+	c.hasConfigMap("a", "two")
+	evicting(false)
 }
 
 // testCrash: the agent dies between creating an object and recording it, and

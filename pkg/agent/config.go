@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"time"
 
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
@@ -26,6 +27,9 @@ type Config struct {
 	HealthBindAddress string
 	// Workers is how many ManifestWorks are handled at the same time.
 	Workers int
+	// EvictionGracePeriod is how long the objects of a work stay that the hub
+	// lost without the agent having let it go.
+	EvictionGracePeriod time.Duration
 	// Hub and Managed are how to reach the two clusters.
 	Hub, Managed *rest.Config
 }
@@ -52,7 +56,7 @@ func (o *Options) Config() (*Config, error) {
 	}
 	return &Config{
 		ClusterName: o.ClusterName, AgentID: o.AgentID, HealthBindAddress: o.HealthBindAddress,
-		Workers: o.Workers, Hub: hub, Managed: managed,
+		Workers: o.Workers, EvictionGracePeriod: o.EvictionGracePeriod, Hub: hub, Managed: managed,
 	}, nil
 }
 

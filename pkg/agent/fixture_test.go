@@ -124,6 +124,8 @@ func eventually(t testing.TB, what string, check func(context.Context) error) {
 // cluster is one managed cluster: a namespace of the hub for its works and a
 // namespace for what they apply, both named after the test.
 type cluster struct {
+	// grace is the grace period of agents that run from now on.
+	grace time.Duration
 	*fixture
 	t    testing.TB
 	name string
@@ -207,7 +209,7 @@ func (c *cluster) run() {
 		config.QPS, config.Burst = -1, 0
 	}
 	managed.WrapTransport = func(next http.RoundTripper) http.RoundTripper { return transport{cluster: c, next: next} }
-	config := &agent.Config{ClusterName: c.name, AgentID: c.name, Workers: 4, Hub: hub, Managed: managed}
+	config := &agent.Config{ClusterName: c.name, AgentID: c.name, Workers: 4, EvictionGracePeriod: c.grace, Hub: hub, Managed: managed}
 	completed, err := config.Complete()
 	if err != nil {
 		c.t.Fatal(err)

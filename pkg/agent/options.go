@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/validation"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -30,6 +31,9 @@ type Options struct {
 	Burst int
 	// Workers is how many ManifestWorks are handled at the same time.
 	Workers int
+	// EvictionGracePeriod is how long the objects of a work stay that the hub
+	// lost without the agent having let it go.
+	EvictionGracePeriod time.Duration
 
 	Logs    *logs.Options
 	Metrics *metrics.Options
@@ -43,6 +47,9 @@ func NewOptions() *Options {
 		QPS:     500,
 		Burst:   1000,
 		Workers: 10,
+
+		EvictionGracePeriod: time.Hour,
+
 		Logs:    logs.NewOptions(),
 		Metrics: metrics.NewOptions(),
 	}
@@ -60,6 +67,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	fs.Float32Var(&o.QPS, "kube-api-qps", o.QPS, "Requests per second to the hub, and as many to the managed cluster; negative for no limit.")
 	fs.IntVar(&o.Burst, "kube-api-burst", o.Burst, "Requests to the hub, and as many to the managed cluster, that may exceed --kube-api-qps at once.")
 	fs.IntVar(&o.Workers, "workers", o.Workers, "How many ManifestWorks are handled at the same time.")
+	fs.DurationVar(&o.EvictionGracePeriod, "eviction-grace-period", o.EvictionGracePeriod, "How long applied objects stay when the hub has lost their ManifestWork, as by a loss of its data. Works that are deleted are cleaned up at once.")
 	logsapi.AddFlags(o.Logs, flags.FlagSet("logs"))
 	o.Metrics.AddFlags(flags.FlagSet("metrics"))
 	return flags
@@ -81,6 +89,9 @@ func (o *Options) Validate() error {
 	}
 	if o.Workers < 1 {
 		errs = append(errs, fmt.Errorf("--workers must be at least 1, not %d", o.Workers))
+	}
+	if o.EvictionGracePeriod < 0 {
+		errs = append(errs, fmt.Errorf("--eviction-grace-period must not be negative, not %s", o.EvictionGracePeriod))
 	}
 	if o.QPS == 0 {
 		errs = append(errs, errors.New("--kube-api-qps must not be 0"))

@@ -66,9 +66,13 @@ func (d *Deliverer) CheckRender(_ context.Context, permission *rbacv1alpha1.Clus
 	return errs, nil
 }
 
-// Deliver writes the ManifestWork of a stored ClusterPermission.
+// Deliver writes the ManifestWork of a stored ClusterPermission. Where the
+// ManagedCluster is gone nothing is delivered any more; the Controller reports that.
 func (d *Deliverer) Deliver(ctx context.Context, permission *rbacv1alpha1.ClusterPermission) error {
 	started := time.Now()
+	if gone, err := d.CheckCluster(ctx, permission.Namespace); gone != nil || err != nil {
+		return err
+	}
 	_, _, err := d.sync(ctx, permission, nil)
 	observeDelivery(sourceRequest, started, err)
 	return err

@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"github.com/google/cel-go/cel"
-	"github.com/google/cel-go/ext"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/lru"
 
+	"open-cluster-management.io/hub-apiserver/pkg/apis/work/conditionrule"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
@@ -25,11 +25,6 @@ const (
 	// celPrograms is how many compiled expressions are kept.
 	celPrograms = 1024
 )
-
-// reservedConditions are set by the agent itself, never by a rule.
-var reservedConditions = map[string]bool{
-	workv1.WorkApplied: true, workv1.WorkDeleting: true, workv1.ManifestStatusFeedbackSynced: true,
-}
 
 // wellKnownConditions are the rules of the type WellKnownConditions, by kind
 // and condition.
@@ -55,11 +50,7 @@ type evaluator struct {
 }
 
 func newEvaluator() (*evaluator, error) {
-	env, err := cel.NewEnv(
-		cel.Variable("object", cel.DynType), cel.Variable("result", cel.BoolType),
-		cel.OptionalTypes(), ext.Strings(), ext.Lists(), ext.Sets(), ext.Encoders(),
-		cel.HomogeneousAggregateLiterals(), cel.CrossTypeNumericComparisons(true),
-	)
+	env, err := conditionrule.NewEnvironment()
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +65,7 @@ func (e *evaluator) rules(ctx context.Context, live *unstructured.Unstructured, 
 		if rule.Condition == "" && rule.Type == workv1.WellKnownConditionsType {
 			rule.Condition = workv1.WorkComplete
 		}
-		if rule.Condition == "" || reservedConditions[rule.Condition] || seen[rule.Condition] {
+		if rule.Condition == "" || conditionrule.Reserved(rule.Condition) || seen[rule.Condition] {
 			continue
 		}
 		seen[rule.Condition] = true

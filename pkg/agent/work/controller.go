@@ -43,7 +43,7 @@ const (
 	stateGone     = ""
 )
 
-// Config is what a Controller needs. All fields are required.
+// Config is what a Controller needs. All fields but EvictionGracePeriod are required.
 type Config struct {
 	// ClusterName is the name of the managed cluster, and so the namespace of its works.
 	ClusterName string
@@ -51,6 +51,9 @@ type Config struct {
 	HubHash, AgentID string
 	// Workers is how many works are handled at the same time.
 	Workers int
+	// EvictionGracePeriod is how long the objects of a work stay that the hub
+	// lost without the agent having let it go.
+	EvictionGracePeriod time.Duration
 
 	// Hub reads and reports ManifestWorks.
 	Hub versioned.Interface
@@ -68,6 +71,7 @@ type Config struct {
 type Controller struct {
 	clusterName, hubHash, agentID string
 	workers                       int
+	evictionGrace                 time.Duration
 
 	hub, managed versioned.Interface
 	metadata     metadata.Interface
@@ -100,7 +104,7 @@ func New(config Config) (*Controller, error) {
 		return nil, fmt.Errorf("CEL environment: %w", err)
 	}
 	c := &Controller{
-		clusterName: config.ClusterName, hubHash: config.HubHash, agentID: config.AgentID, workers: config.Workers,
+		clusterName: config.ClusterName, hubHash: config.HubHash, agentID: config.AgentID, workers: config.Workers, evictionGrace: config.EvictionGracePeriod,
 		hub: config.Hub, managed: config.Managed, metadata: config.Metadata, executors: config.Executors,
 		mapper: newDiscoveryMapper(config.Discovery), evaluator: evaluator, now: time.Now,
 		hubInformers: externalversions.NewSharedInformerFactoryWithOptions(config.Hub, 0,

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
@@ -44,11 +46,13 @@ func (c *Controller) finalize(ctx context.Context, work *workv1.ManifestWork, st
 	return outcome{state: stateDeleting}, c.dropFinalizer(ctx, st, work)
 }
 
-// evict removes what is left of a work that the hub does not have. The hub
-// itself must say so: the view of an informer is no proof.
+// evict removes what is left of a work that the hub does not have, after a
+// grace period: a work with our finalizer does not go without us unless it was
+// forced to, or the hub has lost its data. The hub itself must say so: the view
+// of an informer is no proof.
 func (c *Controller) evict(ctx context.Context, name string, st *workState) (outcome, error) {
 	record := c.cachedRecord(name, st)
-	if record == nil || record.Spec.HubHash != c.hubHash || record.Spec.AgentID != c.agentID || record.Name != c.recordName(name) {
+	if record == nil || record.Spec.HubHash != c.hubHash || record.Spec.AgentID != c.agentID || record.Name != c.recordName(name) || !c.ours(record) {
 		c.watches.track(name, nil)
 		c.states.drop(name)
 		return outcome{state: stateGone}, nil
@@ -64,6 +68,9 @@ func (c *Controller) evict(ctx context.Context, name string, st *workState) (out
 		return outcome{}, err
 	}
 	if record != nil {
+		if left, err := c.grace(ctx, st, record); err != nil || left > 0 {
+			return outcome{state: stateDeleting, again: left}, err
+		}
 		done, err := c.clear(ctx, name, st, record, letGo{ownedOnly: true, orphan: func(objectID) bool { return false }})
 		if !done || err != nil {
 			return outcome{state: stateDeleting, again: pollPeriod}, err
@@ -72,6 +79,26 @@ func (c *Controller) evict(ctx context.Context, name string, st *workState) (out
 	c.watches.track(name, nil)
 	c.states.drop(name)
 	return outcome{state: stateGone}, nil
+}
+
+// grace returns how long the objects of a lost work still stay. The time counts
+// from when the agent first missed the work, which is put on record.
+func (c *Controller) grace(ctx context.Context, st *workState, record *workv1.AppliedManifestWork) (time.Duration, error) {
+	if c.evictionGrace == 0 || record.DeletionTimestamp != nil {
+		return 0, nil
+	}
+	if start := record.Status.EvictionStartTime; start != nil {
+		return max(start.Add(c.evictionGrace).Sub(c.now()), 0), nil
+	}
+	updated := record.DeepCopy()
+	updated.Status.EvictionStartTime = &metav1.Time{Time: c.now()}
+	updated, err := c.managed.WorkV1().AppliedManifestWorks().UpdateStatus(ctx, updated, metav1.UpdateOptions{})
+	if err != nil {
+		return 0, c.forgetRecord(st, err)
+	}
+	st.record = updated
+	klog.FromContext(ctx).Info("The hub has lost a work that it had; its objects stay for a while", "work", updated.Spec.ManifestWorkName, "graceperiod", c.evictionGrace)
+	return c.evictionGrace, nil
 }
 
 // rebuildRecord lets a record go that somebody deleted, along with its

@@ -3,6 +3,7 @@ package work
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"golang.org/x/time/rate"
 
@@ -16,8 +17,9 @@ import (
 // discoveryMapper is a mapper that reads the managed cluster's discovery
 // documents again when a kind is missing, but not for every miss.
 type discoveryMapper struct {
-	delegate *restmapper.DeferredDiscoveryRESTMapper
-	resets   *rate.Limiter
+	delegate  *restmapper.DeferredDiscoveryRESTMapper
+	documents discovery.CachedDiscoveryInterface
+	resets    *rate.Limiter
 }
 
 // Works that wait for a kind retry by their own backoff; this bounds what all
@@ -28,9 +30,11 @@ const (
 )
 
 func newDiscoveryMapper(client discovery.DiscoveryInterface) *discoveryMapper {
+	documents := memory.NewMemCacheClient(client)
 	return &discoveryMapper{
-		delegate: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client)),
-		resets:   rate.NewLimiter(resetsPerSecond, resetBurst),
+		delegate:  restmapper.NewDeferredDiscoveryRESTMapper(documents),
+		documents: documents,
+		resets:    rate.NewLimiter(resetsPerSecond, resetBurst),
 	}
 }
 
@@ -47,6 +51,21 @@ func (m *discoveryMapper) mapping(ctx context.Context, kind schema.GroupVersionK
 		return nil, fmt.Errorf("the managed cluster does not serve %s: %w", kind.String(), err)
 	}
 	return mapping, err
+}
+
+// watchable reports whether the objects of a resource can be watched. Reviews,
+// for example, can only be created.
+func (m *discoveryMapper) watchable(resource schema.GroupVersionResource) bool {
+	served, err := m.documents.ServerResourcesForGroupVersion(resource.GroupVersion().String())
+	if err != nil {
+		return true // its watch will tell
+	}
+	for _, candidate := range served.APIResources {
+		if candidate.Name == resource.Resource {
+			return slices.Contains(candidate.Verbs, "list") && slices.Contains(candidate.Verbs, "watch")
+		}
+	}
+	return true
 }
 
 // served returns a resource in a version that is served now.

@@ -101,7 +101,7 @@ func (c *Controller) applyWork(ctx context.Context, st *workState, work *workv1.
 	}
 
 	// Watched from before the first write, so that no change goes unseen.
-	c.watches.track(work.Name, refsOf(items, record.Status.AppliedResources))
+	c.watches.track(work.Name, c.refsOf(items, record.Status.AppliedResources))
 	pass := &applyPass{
 		Controller: c, st: st, work: work, record: record, former: former,
 		frozen: workComplete(work, items), uids: map[objectID]types.UID{},
@@ -128,7 +128,7 @@ func (c *Controller) applyWork(ctx context.Context, st *workState, work *workv1.
 	if record, err = c.setApplied(ctx, st, record, append(current, remaining...)); err != nil {
 		return outcome{}, err
 	}
-	c.watches.track(work.Name, refsOf(items, record.Status.AppliedResources))
+	c.watches.track(work.Name, c.refsOf(items, record.Status.AppliedResources))
 	if pass.clean {
 		if _, err = c.updateRecord(ctx, st, record, work, givenBy(items)); err != nil {
 			errs = append(errs, err)
@@ -144,8 +144,8 @@ func (c *Controller) applyWork(ctx context.Context, st *workState, work *workv1.
 }
 
 // refsOf returns the objects to watch: those of the items, and those that are
-// still to be removed.
-func refsOf(items []*item, entries []workv1.AppliedManifestResourceMeta) sets.Set[objectRef] {
+// still to be removed, of all resources that can be watched.
+func (c *Controller) refsOf(items []*item, entries []workv1.AppliedManifestResourceMeta) sets.Set[objectRef] {
 	refs := sets.New[objectRef]()
 	known := map[objectID]bool{}
 	for _, it := range items {
@@ -157,6 +157,11 @@ func refsOf(items []*item, entries []workv1.AppliedManifestResourceMeta) sets.Se
 	for _, entry := range entries {
 		if !known[entryID(entry)] {
 			refs.Insert(entryRef(entry))
+		}
+	}
+	for ref := range refs {
+		if !c.mapper.watchable(ref.gvr) {
+			refs.Delete(ref)
 		}
 	}
 	return refs

@@ -3,6 +3,7 @@ package work
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
@@ -24,6 +26,20 @@ func (c *Controller) recordName(work string) string { return c.hubHash + "-" + w
 // ownerRef returns the reference that applied objects carry.
 func ownerRef(record *workv1.AppliedManifestWork) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: recordAPIVersion, Kind: recordKind, Name: record.Name, UID: record.UID}
+}
+
+// recordLabels are the labels of a work's record: those of the work, and the
+// name of the cluster.
+func (c *Controller) recordLabels(work *workv1.ManifestWork) map[string]string {
+	return mergeStrings(maps.Clone(work.Labels), map[string]string{clusterv1.ClusterNameLabel: c.clusterName})
+}
+
+// ours tells whether a record is that of an agent with this cluster's name. An
+// agent that was started under another name must not touch what was applied
+// under the right one. Records that other agents made carry no name.
+func (c *Controller) ours(record *workv1.AppliedManifestWork) bool {
+	name := record.Labels[clusterv1.ClusterNameLabel]
+	return name == "" || name == c.clusterName
 }
 
 // cachedRecord returns the newest known AppliedManifestWork of a work, nil if
@@ -55,7 +71,7 @@ func (c *Controller) ensureRecord(ctx context.Context, work *workv1.ManifestWork
 		record = &workv1.AppliedManifestWork{
 			ObjectMeta: metav1.ObjectMeta{
 				Name:        c.recordName(work.Name),
-				Labels:      work.Labels,
+				Labels:      c.recordLabels(work),
 				Annotations: map[string]string{givenAnnotation: encoded},
 				Finalizers:  []string{workv1.AppliedManifestWorkFinalizer},
 			},
@@ -75,6 +91,9 @@ func (c *Controller) ensureRecord(ctx context.Context, work *workv1.ManifestWork
 	}
 	if record.Spec.HubHash != c.hubHash || record.Spec.ManifestWorkName != work.Name {
 		return nil, nil, fmt.Errorf("AppliedManifestWork %s is the record of another work, %s", record.Name, record.Spec.ManifestWorkName)
+	}
+	if !c.ours(record) {
+		return nil, nil, fmt.Errorf("AppliedManifestWork %s is the record of an agent of another name for this cluster, %s", record.Name, record.Labels[clusterv1.ClusterNameLabel])
 	}
 	if record.DeletionTimestamp != nil {
 		return record, nil, nil
@@ -96,9 +115,7 @@ func (c *Controller) updateRecord(ctx context.Context, st *workState, record *wo
 	}
 	updated := record.DeepCopy()
 	updated.Spec.AgentID = c.agentID
-	if len(work.Labels) > 0 {
-		updated.Labels = mergeStrings(updated.Labels, work.Labels)
-	}
+	updated.Labels = mergeStrings(updated.Labels, c.recordLabels(work))
 	if updated.Annotations[givenAnnotation] != encoded {
 		updated.Annotations = mergeStrings(updated.Annotations, map[string]string{givenAnnotation: encoded})
 	}
@@ -118,7 +135,7 @@ func (c *Controller) updateRecord(ctx context.Context, st *workState, record *wo
 
 // setApplied writes the list of applied objects if it differs.
 func (c *Controller) setApplied(ctx context.Context, st *workState, record *workv1.AppliedManifestWork, applied []workv1.AppliedManifestResourceMeta) (*workv1.AppliedManifestWork, error) {
-	if equality.Semantic.DeepEqual(record.Status.AppliedResources, applied) {
+	if record.Status.EvictionStartTime == nil && equality.Semantic.DeepEqual(record.Status.AppliedResources, applied) {
 		return record, nil
 	}
 	updated := record.DeepCopy()

@@ -5,7 +5,18 @@ package conditionrule
 import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/ext"
+
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
+
+// Reserved tells whether a condition is set by the agent itself and never by a rule.
+func Reserved(condition string) bool {
+	switch condition {
+	case workv1.WorkApplied, workv1.WorkDeleting, workv1.ManifestStatusFeedbackSynced:
+		return true
+	}
+	return false
+}
 
 // NewEnvironment returns the environment of the CEL expressions of a rule. They
 // see the live object as object and, in a messageExpression, the outcome of

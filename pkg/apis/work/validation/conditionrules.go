@@ -24,6 +24,9 @@ func validateConditionRules(rules []work.ConditionRule, fldPath *field.Path) fie
 			errs = append(errs, field.Duplicate(path.Child("condition"), rule.Condition))
 		}
 		conditions[rule.Condition] = true
+		if conditionrule.Reserved(rule.Condition) {
+			errs = append(errs, field.Invalid(path.Child("condition"), rule.Condition, "is set by the agent itself, not by a rule"))
+		}
 		if rule.Condition != "" {
 			// The agent reports a condition of this type. A status with a malformed
 			// type is refused as a whole.
