@@ -73,7 +73,6 @@ func TestCrashes(t *testing.T) {
 			}
 			return nil
 		})
-		time.Sleep(time.Duration(random.IntN(30)) * time.Millisecond)
 		t.Logf("%s is killed with %d stored", victim.Name, stored.Load())
 		if err := victim.Restart(t.Context()); err != nil {
 			t.Fatal(err)

@@ -156,7 +156,7 @@ func runParent() {
 	}
 	fmt.Println(p.PID())
 	// The forking thread must outlive idleness: give the runtime a reason to drop threads.
-	time.Sleep(time.Minute)
+	<-p.Exited()
 }
 
 func TestChildDiesWithAKilledParent(t *testing.T) {
