@@ -38,6 +38,8 @@ func TestAgent(t *testing.T) {
 		"deleted-while-down": testDeletedWhileDown,
 		"vanished":           testVanished,
 		"lost-by-the-hub":    testLostByTheHub,
+		"late":               testLate,
+		"other-name":         testOtherName,
 		"crash":              testCrash,
 		"role-ref":           testRoleRef,
 		"create-only":        testCreateOnly,
@@ -357,6 +359,76 @@ func testVanished(t *testing.T, c *cluster) {
 		}
 		return nil
 	})
+}
+
+// testLate: a work whose namespace or kind comes late is applied when it comes,
+// however long it has been tried in vain.
+func testLate(t *testing.T, c *cluster) {
+	c.run()
+	name := c.create("", nil,
+		`{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NS-later}}`,
+		`{apiVersion: late.example.com/v1, kind: Late, metadata: {name: a, namespace: NS}}`)
+	var failures atomic.Int32
+	c.onRequest(func(request *http.Request) error {
+		if request.Method == http.MethodPost && strings.Contains(request.URL.Path, c.name+"-later/configmaps") {
+			failures.Add(1)
+		}
+		return nil
+	})
+	c.condition(name, workv1.WorkApplied, metav1.ConditionFalse)
+	eventually(t, "it has been tried in vain several times", func(context.Context) error {
+		if n := failures.Load(); n < 5 {
+			return fmt.Errorf("%d times", n)
+		}
+		return nil
+	})
+	before := failures.Load()
+	first := c.create("-namespace", nil, `{apiVersion: v1, kind: Namespace, metadata: {name: NS-later}}`)
+	c.condition(first, workv1.WorkApplied, metav1.ConditionTrue)
+	eventually(t, "the object is in its namespace", func(ctx context.Context) error {
+		_, err := c.kube.CoreV1().ConfigMaps(c.name+"-later").Get(ctx, "a", metav1.GetOptions{})
+		return err
+	})
+	if n := failures.Load() - before; n > 3 {
+		t.Errorf("%d more tries", n)
+	}
+	second := c.create("-crd", nil, `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: lates.late.example.com}, spec: {
+	  group: late.example.com, scope: Namespaced, names: {plural: lates, singular: late, kind: Late, listKind: LateList},
+	  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}}`)
+	c.condition(second, workv1.WorkApplied, metav1.ConditionTrue)
+	c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
+	for _, name := range []string{name, first, second} {
+		c.delete(name)
+		c.gone(name)
+	}
+}
+
+// testOtherName: an agent that was started under another name of the cluster
+// leaves alone what was applied under the right one, even if a work of the same
+// name comes and goes.
+func testOtherName(t *testing.T, c *cluster) {
+	c.run()
+	name := c.create("", nil, configMap("a", "one"))
+	c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
+	other := c.fixture.named(t, c.name+"-wrong")
+	other.run()
+	work := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	work.Spec.Workload.Manifests = []workv1.Manifest{c.manifest(configMap("b", "one"))}
+	if _, err := other.works().Create(t.Context(), work, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	other.condition(name, workv1.WorkApplied, metav1.ConditionFalse)
+	other.delete(name)
+	eventually(t, "the other work is gone", func(ctx context.Context) error {
+		if _, err := other.works().Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("it is still there (%v)", err)
+		}
+		return nil
+	})
+	c.hasConfigMap("a", "one")
+	if record, err := c.record(name); err != nil || record.DeletionTimestamp != nil {
+		t.Errorf("the record is %v, %v", record, err)
+	}
 }
 
 // testLostByTheHub: a hub that loses its data does not empty its clusters. What

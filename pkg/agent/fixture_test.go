@@ -141,6 +141,12 @@ func (f *fixture) cluster(t testing.TB) *cluster {
 		// A benchmark runs more than once.
 		name = fmt.Sprintf("%s-%d", name, f.runs.Add(1))
 	}
+	return f.named(t, name)
+}
+
+// named is cluster under a name of the caller's choice.
+func (f *fixture) named(t testing.TB, name string) *cluster {
+	t.Helper()
 	c := &cluster{fixture: f, t: t, name: name}
 	if _, err := f.kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

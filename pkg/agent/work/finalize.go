@@ -27,7 +27,9 @@ func (c *Controller) finalize(ctx context.Context, work *workv1.ManifestWork, st
 	if err != nil {
 		return outcome{}, err
 	}
-	if record != nil {
+	// The record of a work of the same name under another name of this cluster
+	// is none of ours: then nothing of this work was applied.
+	if record != nil && c.ours(record) {
 		done, err := c.clear(ctx, work.Name, st, record, letGo{orphan: func(id objectID) bool {
 			return orphans(work.Spec.DeleteOption, id.identifier())
 		}})
@@ -69,7 +71,7 @@ func (c *Controller) evict(ctx context.Context, name string, st *workState) (out
 	}
 	if record != nil {
 		if left, err := c.grace(ctx, st, record); err != nil || left > 0 {
-			return outcome{state: stateDeleting, again: left}, err
+			return outcome{state: stateDeleting, again: min(left, resyncPeriod)}, err
 		}
 		done, err := c.clear(ctx, name, st, record, letGo{ownedOnly: true, orphan: func(objectID) bool { return false }})
 		if !done || err != nil {

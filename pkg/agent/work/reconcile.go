@@ -47,6 +47,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (outcome, error
 		st.generation, st.notBefore = work.Generation, time.Time{}
 		c.backoff.Forget(name)
 	}
+	c.wake(name, st)
 
 	items := plan(ctx, c.mapper, work)
 	if len(work.Name) > maxWorkName {
@@ -101,7 +102,7 @@ func (c *Controller) applyWork(ctx context.Context, st *workState, work *workv1.
 	}
 
 	// Watched from before the first write, so that no change goes unseen.
-	c.watches.track(work.Name, c.refsOf(items, record.Status.AppliedResources))
+	c.watches.track(work.Name, c.refsOf(items, record.Status.AppliedResources, st.waits))
 	pass := &applyPass{
 		Controller: c, st: st, work: work, record: record, former: former,
 		frozen: workComplete(work, items), uids: map[objectID]types.UID{},
@@ -128,7 +129,14 @@ func (c *Controller) applyWork(ctx context.Context, st *workState, work *workv1.
 	if record, err = c.setApplied(ctx, st, record, append(current, remaining...)); err != nil {
 		return outcome{}, err
 	}
-	c.watches.track(work.Name, c.refsOf(items, record.Status.AppliedResources))
+	waits := map[objectRef]version{}
+	for _, result := range pass.results {
+		if ref := waitsFor(result.err); ref != nil {
+			waits[*ref] = version{}
+		}
+	}
+	c.watches.track(work.Name, c.refsOf(items, record.Status.AppliedResources, waits))
+	c.rest(work.Name, st, waits)
 	if pass.clean {
 		if _, err = c.updateRecord(ctx, st, record, work, givenBy(items)); err != nil {
 			errs = append(errs, err)
@@ -143,10 +151,10 @@ func (c *Controller) applyWork(ctx context.Context, st *workState, work *workv1.
 	return outcome{state: state, again: pass.again, waiting: pass.waiting}, err
 }
 
-// refsOf returns the objects to watch: those of the items, and those that are
-// still to be removed, of all resources that can be watched.
-func (c *Controller) refsOf(items []*item, entries []workv1.AppliedManifestResourceMeta) sets.Set[objectRef] {
-	refs := sets.New[objectRef]()
+// refsOf returns the objects to watch: those of the items, those that are still
+// to be removed, and those waited for, of all resources that can be watched.
+func (c *Controller) refsOf(items []*item, entries []workv1.AppliedManifestResourceMeta, waits map[objectRef]version) sets.Set[objectRef] {
+	refs := sets.KeySet(waits)
 	known := map[objectID]bool{}
 	for _, it := range items {
 		if it.object != nil {

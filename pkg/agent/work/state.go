@@ -23,6 +23,9 @@ type workState struct {
 	items map[objectID]*itemState
 	// notBefore is when the failed manifests are tried again.
 	notBefore time.Time
+	// waits are the objects whose lack made manifests fail, in the version of
+	// that time. A change of one ends the wait for notBefore.
+	waits map[objectRef]version
 	// generation is the generation that notBefore is about.
 	generation int64
 }

@@ -2,6 +2,7 @@ package work
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"time"
 
@@ -29,6 +30,10 @@ type version struct {
 	uid             types.UID
 	resourceVersion string
 }
+
+// anyObject stands for all objects of a resource: its version changes whenever
+// one of them does.
+var anyObject types.NamespacedName
 
 func versionOf(object metav1.Object) version {
 	return version{uid: object.GetUID(), resourceVersion: object.GetResourceVersion()}
@@ -144,6 +149,8 @@ type resourceWatch struct {
 	synced   bool
 	works    map[types.NamespacedName]sets.Set[string]
 	versions map[types.NamespacedName]version
+	// changes is the version of anyObject.
+	changes int
 }
 
 func (r *resourceWatch) add(key types.NamespacedName, work string) {
@@ -169,6 +176,9 @@ func (r *resourceWatch) remove(key types.NamespacedName, work string) bool {
 func (r *resourceWatch) seen(key types.NamespacedName) (version, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if key == anyObject {
+		return version{resourceVersion: strconv.Itoa(r.changes)}, r.synced
+	}
 	return r.versions[key], r.synced
 }
 
@@ -197,7 +207,9 @@ func (r *resourceWatch) set(obj any, gone bool) error {
 	} else {
 		r.versions[key] = versionOf(object)
 	}
+	r.changes++
 	r.notify(key)
+	r.notify(anyObject)
 	return nil
 }
 
@@ -215,9 +227,10 @@ func (r *resourceWatch) Replace(objs []any, _ string) error {
 	defer r.mu.Unlock()
 	before, first := r.versions, !r.synced
 	r.versions, r.synced = versions, true
+	r.changes++
 	for key := range r.works {
 		// The first view may already differ from what a pass saw before it.
-		if first || before[key] != versions[key] {
+		if first || key == anyObject || before[key] != versions[key] {
 			r.notify(key)
 		}
 	}
