@@ -23,7 +23,7 @@ type Config struct {
 	ClusterName string
 	// AgentID is the identity of the agent; the hash of the hub's URL if empty.
 	AgentID string
-	// HealthBindAddress is where health checks and metrics are served; empty or "0" for nowhere.
+	// HealthBindAddress is where health checks and metrics are served; empty or "0" disables that.
 	HealthBindAddress string
 	// Workers is how many ManifestWorks are handled at the same time.
 	Workers int

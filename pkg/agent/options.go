@@ -24,7 +24,7 @@ type Options struct {
 	ClusterName string
 	// AgentID tells agents of one hub on one managed cluster apart.
 	AgentID string
-	// HealthBindAddress is where health checks and metrics are served; "0" for nowhere.
+	// HealthBindAddress is where health checks and metrics are served; empty or "0" disables that.
 	HealthBindAddress string
 	// QPS and Burst limit the requests to each of the two API servers.
 	QPS   float32

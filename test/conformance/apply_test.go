@@ -107,10 +107,7 @@ func TestServerSideApply(t *testing.T) {
 // TestApplyOwnership checks that applying the object does not own the status,
 // and applying the status nothing else.
 func TestApplyOwnership(t *testing.T) {
-	forEach(t, func(t *testing.T, p *place) {
-		if !p.HasStatus() {
-			t.Skip("it has no status")
-		}
+	forEachWithStatus(t, func(t *testing.T, p *place) {
 		object := p.object(t)
 		object.Object["status"] = statusReport("Ignored")
 		applied, err := p.client.Apply(t.Context(), object.GetName(), object, metav1.ApplyOptions{FieldManager: "spec-writer"})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,8 +43,19 @@ func kinds() []kind {
 // forEach runs a check as a parallel subtest for every kind, in a place of its own.
 func forEach(t *testing.T, check func(t *testing.T, p *place)) {
 	t.Helper()
+	forEachOf(t, kinds(), check)
+}
+
+// forEachWithStatus is forEach for the kinds that have a status.
+func forEachWithStatus(t *testing.T, check func(t *testing.T, p *place)) {
+	t.Helper()
+	forEachOf(t, slices.DeleteFunc(kinds(), func(k kind) bool { return !k.HasStatus() }), check)
+}
+
+func forEachOf(t *testing.T, kinds []kind, check func(t *testing.T, p *place)) {
+	t.Helper()
 	t.Parallel()
-	for _, k := range kinds() {
+	for _, k := range kinds {
 		t.Run(k.arg(), func(t *testing.T) {
 			t.Parallel()
 			check(t, shared.newPlace(t, k))

@@ -97,10 +97,7 @@ func TestGeneration(t *testing.T) {
 
 // TestStatusIsolation checks that the object and its status are written apart.
 func TestStatusIsolation(t *testing.T) {
-	forEach(t, func(t *testing.T, p *place) {
-		if !p.HasStatus() {
-			t.Skip("it has no status")
-		}
+	forEachWithStatus(t, func(t *testing.T, p *place) {
 		object := p.object(t)
 		object.Object["status"] = statusReport("Ignored")
 		created, err := p.client.Create(t.Context(), object, metav1.CreateOptions{})

@@ -21,9 +21,9 @@ const (
 )
 
 const (
-	selectorReason = "delivery by namespaceSelector is not implemented yet"
-	roleRefsReason = "delivery of roles of the hub is not implemented yet"
-	accountReason  = "subjects of kind ManagedServiceAccount are not implemented yet"
+	selectorReason = "this release does not deliver by namespaceSelector"
+	roleRefsReason = "this release does not deliver roles of the hub"
+	accountReason  = "this release does not deliver subjects of kind ManagedServiceAccount"
 )
 
 var specPath = field.NewPath("spec")

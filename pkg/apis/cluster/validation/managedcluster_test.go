@@ -4,35 +4,19 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	certutil "k8s.io/client-go/util/cert"
 	"sigs.k8s.io/yaml"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/fieldtest"
 )
-
-// check compares errors by "<path>: <kind of error>".
-func check(t *testing.T, errs field.ErrorList, want ...string) {
-	t.Helper()
-	var got []string
-	for _, e := range errs {
-		got = append(got, fmt.Sprintf("%s: %s", e.Field, e.Type))
-	}
-	slices.Sort(got)
-	slices.Sort(want)
-	if !slices.Equal(got, want) {
-		t.Errorf("got  %q\nwant %q\nin full: %v", got, want, errs)
-	}
-}
 
 func named(name string) *cluster.ManagedCluster {
 	return &cluster.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -47,11 +31,11 @@ func TestName(t *testing.T) {
 		"Cluster":               {"metadata.name: Invalid value"},
 		"":                      {"metadata.name: Required value"},
 	} {
-		check(t, ValidateManagedCluster(named(name)), want...)
+		fieldtest.Check(t, ValidateManagedCluster(named(name)), want...)
 	}
 	inNamespace := named("cluster1")
 	inNamespace.Namespace = "a"
-	check(t, ValidateManagedCluster(inNamespace), "metadata.namespace: Forbidden")
+	fieldtest.Check(t, ValidateManagedCluster(inNamespace), "metadata.namespace: Forbidden")
 }
 
 func TestSpec(t *testing.T) {
@@ -112,7 +96,7 @@ func TestSpec(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			mc := named("cluster1")
 			mc.Spec = test.spec
-			check(t, ValidateManagedCluster(mc), test.want...)
+			fieldtest.Check(t, ValidateManagedCluster(mc), test.want...)
 		})
 	}
 }
@@ -142,15 +126,15 @@ func TestUpdateKeepsWhatWasWrong(t *testing.T) {
 	accepted := old.DeepCopy()
 	accepted.Spec.HubAcceptsClient = true
 	accepted.Spec.ManagedClusterClientConfigs = []cluster.ClientConfig{{URL: "https://api.example.com"}, bad}
-	check(t, ValidateManagedClusterUpdate(accepted, old))
+	fieldtest.Check(t, ValidateManagedClusterUpdate(accepted, old))
 
 	worse := old.DeepCopy()
 	worse.Spec.ManagedClusterClientConfigs = []cluster.ClientConfig{bad, {URL: "http://other.example.com"}}
-	check(t, ValidateManagedClusterUpdate(worse, old), "spec.managedClusterClientConfigs[1].url: Invalid value")
+	fieldtest.Check(t, ValidateManagedClusterUpdate(worse, old), "spec.managedClusterClientConfigs[1].url: Invalid value")
 
 	labelled := old.DeepCopy()
 	labelled.Labels = map[string]string{"region": "north"}
-	check(t, ValidateManagedClusterUpdate(labelled, old))
+	fieldtest.Check(t, ValidateManagedClusterUpdate(labelled, old))
 }
 
 func TestStatus(t *testing.T) {
@@ -162,13 +146,13 @@ func TestStatus(t *testing.T) {
 		Allocatable:   cluster.ResourceList{"": resource.MustParse("1")},
 		ClusterClaims: []cluster.ManagedClusterClaim{{Name: "id.k8s.io", Value: "1"}, {}, {Name: "id.k8s.io", Value: "2"}},
 	}
-	check(t, ValidateManagedClusterStatusUpdate(mc, old),
+	fieldtest.Check(t, ValidateManagedClusterStatusUpdate(mc, old),
 		"status.conditions[0].lastTransitionTime: Required value",
 		"status.capacity[example.com/gpu]: Invalid value",
 		"status.allocatable[]: Required value",
 		"status.clusterClaims[1].name: Required value",
 		"status.clusterClaims[2].name: Duplicate value")
-	check(t, ValidateManagedClusterStatusUpdate(mc, mc.DeepCopy()))
+	fieldtest.Check(t, ValidateManagedClusterStatusUpdate(mc, mc.DeepCopy()))
 }
 
 func TestExampleIsValid(t *testing.T) {
@@ -184,5 +168,5 @@ func TestExampleIsValid(t *testing.T) {
 	if err := clusterv1.Convert_v1_ManagedCluster_To_cluster_ManagedCluster(&versioned, &mc, nil); err != nil {
 		t.Fatal(err)
 	}
-	check(t, ValidateManagedCluster(&mc))
+	fieldtest.Check(t, ValidateManagedCluster(&mc))
 }

@@ -1,16 +1,14 @@
 package validation
 
 import (
-	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
+	"open-cluster-management.io/hub-apiserver/pkg/apis/fieldtest"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 )
@@ -36,20 +34,6 @@ func decode(t *testing.T, text string) *rbac.ClusterPermission {
 
 func indent(text string) string {
 	return "  " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n  ")
-}
-
-// check compares errors by "<path>: <kind of error>".
-func check(t *testing.T, errs field.ErrorList, want ...string) {
-	t.Helper()
-	var got []string
-	for _, e := range errs {
-		got = append(got, fmt.Sprintf("%s: %s", e.Field, e.Type))
-	}
-	slices.Sort(got)
-	slices.Sort(want)
-	if !slices.Equal(got, want) {
-		t.Errorf("got  %q\nwant %q\nin full: %v", got, want, errs)
-	}
 }
 
 const aliceBinding = `
@@ -277,7 +261,7 @@ roleRefs:
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			check(t, ValidateClusterPermission(parsed(t, test.spec)), test.want...)
+			fieldtest.Check(t, ValidateClusterPermission(parsed(t, test.spec)), test.want...)
 		})
 	}
 }
@@ -291,7 +275,7 @@ func TestName(t *testing.T) {
 	} {
 		cp := parsed(t, aliceBinding)
 		cp.Name = name
-		check(t, ValidateClusterPermission(cp), want...)
+		fieldtest.Check(t, ValidateClusterPermission(cp), want...)
 	}
 }
 
@@ -301,7 +285,7 @@ func TestSeedSampleIsValid(t *testing.T) {
 		t.Fatal(err)
 	}
 	cp := decode(t, string(data))
-	check(t, ValidateClusterPermission(cp))
+	fieldtest.Check(t, ValidateClusterPermission(cp))
 	if warnings := WarningsForClusterPermission(cp); len(warnings) > 0 {
 		t.Errorf("got warnings %q", warnings)
 	}
@@ -312,7 +296,7 @@ func TestExampleIsValid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	check(t, ValidateClusterPermission(decode(t, string(data))))
+	fieldtest.Check(t, ValidateClusterPermission(decode(t, string(data))))
 }
 
 func TestUpdateKeepsWhatWasWrong(t *testing.T) {
@@ -349,7 +333,7 @@ func TestUpdateKeepsWhatWasWrong(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			check(t, ValidateClusterPermissionUpdate(parsed(t, test.spec), parsed(t, test.old)), test.want...)
+			fieldtest.Check(t, ValidateClusterPermissionUpdate(parsed(t, test.spec), parsed(t, test.old)), test.want...)
 		})
 	}
 }
@@ -360,7 +344,7 @@ func TestMetadataOfABadObjectMayChange(t *testing.T) {
 	cp := old.DeepCopy()
 	cp.Labels = map[string]string{"team": "qa"}
 	cp.Finalizers = []string{"example.com/keep"}
-	check(t, ValidateClusterPermissionUpdate(cp, old))
+	fieldtest.Check(t, ValidateClusterPermissionUpdate(cp, old))
 }
 
 func TestStatus(t *testing.T) {
@@ -373,10 +357,10 @@ func TestStatus(t *testing.T) {
 		ClusterRoles: []rbac.ClusterScopedResourceStatus{{Name: "p", Conditions: []metav1.Condition{bad}}},
 		Roles:        []rbac.NamespacedResourceStatus{{Name: "p", Conditions: []metav1.Condition{good}}},
 	}
-	check(t, ValidateClusterPermissionStatusUpdate(cp, old),
+	fieldtest.Check(t, ValidateClusterPermissionStatusUpdate(cp, old),
 		"status.resourceStatus.clusterRoles[0].condition[0].status: Unsupported value",
 		"status.resourceStatus.roles[0].namespace: Required value")
-	check(t, ValidateClusterPermissionStatusUpdate(cp, cp.DeepCopy()))
+	fieldtest.Check(t, ValidateClusterPermissionStatusUpdate(cp, cp.DeepCopy()))
 }
 
 func TestWarnings(t *testing.T) {
@@ -419,7 +403,7 @@ clusterRoleBinding: {subjects: [{kind: ManagedServiceAccount, apiGroup: authenti
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			cp := parsed(t, test.spec)
-			check(t, ValidateClusterPermission(cp))
+			fieldtest.Check(t, ValidateClusterPermission(cp))
 			got := WarningsForClusterPermission(cp)
 			if len(got) != len(test.want) {
 				t.Fatalf("got %q, want %q", got, test.want)

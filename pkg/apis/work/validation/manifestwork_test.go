@@ -3,16 +3,15 @@ package validation
 import (
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
+	"open-cluster-management.io/hub-apiserver/pkg/apis/fieldtest"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
@@ -39,20 +38,6 @@ func decode(t *testing.T, text string) *work.ManifestWork {
 		t.Fatal(err)
 	}
 	return mw
-}
-
-// check compares errors by "<path>: <kind of error>".
-func check(t *testing.T, errs field.ErrorList, want ...string) {
-	t.Helper()
-	var got []string
-	for _, e := range errs {
-		got = append(got, fmt.Sprintf("%s: %s", e.Field, e.Type))
-	}
-	slices.Sort(got)
-	slices.Sort(want)
-	if !slices.Equal(got, want) {
-		t.Errorf("got  %q\nwant %q\nin full: %v", got, want, errs)
-	}
 }
 
 func TestSpec(t *testing.T) {
@@ -231,7 +216,7 @@ workload:
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			check(t, ValidateManifestWork(parsed(t, test.spec), 0), test.want...)
+			fieldtest.Check(t, ValidateManifestWork(parsed(t, test.spec), 0), test.want...)
 		})
 	}
 }
@@ -244,16 +229,16 @@ func TestName(t *testing.T) {
 	} {
 		mw := parsed(t, oneWork)
 		mw.Name = name
-		check(t, ValidateManifestWork(mw, 0), want...)
+		fieldtest.Check(t, ValidateManifestWork(mw, 0), want...)
 	}
 }
 
 func TestSizeLimit(t *testing.T) {
 	mw := parsed(t, oneWork)
 	size := int64(len(mw.Spec.Workload.Manifests[0].Raw))
-	check(t, ValidateManifestWork(mw, size))
+	fieldtest.Check(t, ValidateManifestWork(mw, size))
 	errs := ValidateManifestWork(mw, size-1)
-	check(t, errs, "spec.workload.manifests: Too long")
+	fieldtest.Check(t, errs, "spec.workload.manifests: Too long")
 	want := fmt.Sprintf("the manifests are %d bytes in total, may not be more than %d bytes", size, size-1)
 	if errs[0].Detail != want {
 		t.Errorf("got %q, want %q", errs[0].Detail, want)
@@ -268,7 +253,7 @@ func TestExpressionsAreBounded(t *testing.T) {
 			{Name: "deep", Path: strings.Repeat(".a", maxExpressionLength)},
 		}}},
 	}}
-	check(t, ValidateManifestWork(mw, 0), "spec.manifestConfigs[0].feedbackRules[0].jsonPaths[0].path: Too long")
+	fieldtest.Check(t, ValidateManifestWork(mw, 0), "spec.manifestConfigs[0].feedbackRules[0].jsonPaths[0].path: Too long")
 }
 
 func TestManifestBuiltInMemory(t *testing.T) {
@@ -277,8 +262,8 @@ func TestManifestBuiltInMemory(t *testing.T) {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 		ObjectMeta: metav1.ObjectMeta{Name: "c"},
 	}}}}
-	check(t, ValidateManifestWork(mw, 0))
-	check(t, ValidateManifestWork(mw, 10), "spec.workload.manifests: Too long")
+	fieldtest.Check(t, ValidateManifestWork(mw, 0))
+	fieldtest.Check(t, ValidateManifestWork(mw, 10), "spec.workload.manifests: Too long")
 }
 
 func TestExampleIsValid(t *testing.T) {
@@ -286,7 +271,7 @@ func TestExampleIsValid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	check(t, ValidateManifestWork(decode(t, string(data)), 0))
+	fieldtest.Check(t, ValidateManifestWork(decode(t, string(data)), 0))
 }
 
 func TestUpdateKeepsWhatWasWrong(t *testing.T) {
@@ -320,7 +305,7 @@ func TestUpdateKeepsWhatWasWrong(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			check(t, ValidateManifestWorkUpdate(parsed(t, test.spec), parsed(t, test.old), limit), test.want...)
+			fieldtest.Check(t, ValidateManifestWorkUpdate(parsed(t, test.spec), parsed(t, test.old), limit), test.want...)
 		})
 	}
 }
@@ -330,7 +315,7 @@ func TestMetadataOfABadObjectMayChange(t *testing.T) {
 	mw := old.DeepCopy()
 	mw.Labels = map[string]string{"team": "qa"}
 	mw.Finalizers = nil
-	check(t, ValidateManifestWorkUpdate(mw, old, 1))
+	fieldtest.Check(t, ValidateManifestWorkUpdate(mw, old, 1))
 }
 
 func TestStatus(t *testing.T) {
@@ -350,7 +335,7 @@ func TestStatus(t *testing.T) {
 		}},
 	}}
 	const manifest = "status.resourceStatus.manifests[0]."
-	check(t, ValidateManifestWorkStatusUpdate(mw, old),
+	fieldtest.Check(t, ValidateManifestWorkStatusUpdate(mw, old),
 		"status.conditions[1]: Duplicate value",
 		manifest+"resourceMeta.ordinal: Invalid value",
 		manifest+"conditions[0].lastTransitionTime: Required value",
@@ -358,5 +343,5 @@ func TestStatus(t *testing.T) {
 		manifest+"statusFeedback.values[1].fieldValue: Required value",
 		manifest+"statusFeedback.values[2].fieldValue.jsonRaw: Too long",
 		manifest+"statusFeedback.values[3].fieldValue.type: Unsupported value")
-	check(t, ValidateManifestWorkStatusUpdate(mw, mw.DeepCopy()))
+	fieldtest.Check(t, ValidateManifestWorkStatusUpdate(mw, mw.DeepCopy()))
 }
