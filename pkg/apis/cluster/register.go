@@ -26,6 +26,10 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(SchemeGroupVersion,
 		&ManagedCluster{},
 		&ManagedClusterList{},
+		&ManagedClusterSet{},
+		&ManagedClusterSetList{},
+		&ManagedClusterSetBinding{},
+		&ManagedClusterSetBindingList{},
 	)
 	return nil
 }

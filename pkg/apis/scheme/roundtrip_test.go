@@ -12,6 +12,7 @@ import (
 	metafuzzer "k8s.io/apimachinery/pkg/apis/meta/fuzzer"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	authenticationfuzzer "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/fuzzer"
 	clusterfuzzer "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/fuzzer"
 	rbacfuzzer "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/fuzzer"
 	workfuzzer "open-cluster-management.io/hub-apiserver/pkg/apis/work/fuzzer"
@@ -19,6 +20,7 @@ import (
 
 var fuzzerFuncs = fuzzer.MergeFuzzerFuncs(
 	metafuzzer.Funcs,
+	authenticationfuzzer.Funcs,
 	clusterfuzzer.Funcs,
 	rbacfuzzer.Funcs,
 	workfuzzer.Funcs,

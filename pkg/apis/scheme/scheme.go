@@ -8,7 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 
+	authenticationinstall "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/install"
 	clusterinstall "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/install"
+	proxyinstall "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/install"
 	rbacinstall "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/install"
 	workinstall "open-cluster-management.io/hub-apiserver/pkg/apis/work/install"
 )
@@ -23,7 +25,9 @@ var (
 )
 
 func init() {
+	authenticationinstall.Install(Scheme)
 	clusterinstall.Install(Scheme)
+	proxyinstall.Install(Scheme)
 	rbacinstall.Install(Scheme)
 	workinstall.Install(Scheme)
 

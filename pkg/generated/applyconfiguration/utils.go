@@ -8,10 +8,14 @@ import (
 	runtime "k8s.io/apimachinery/pkg/runtime"
 	schema "k8s.io/apimachinery/pkg/runtime/schema"
 	managedfields "k8s.io/apimachinery/pkg/util/managedfields"
+	v1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	v1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	v1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
 	v1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/generated/applyconfiguration/authentication/v1beta1"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/generated/applyconfiguration/cluster/v1"
+	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/generated/applyconfiguration/cluster/v1beta2"
 	internal "open-cluster-management.io/hub-apiserver/pkg/generated/applyconfiguration/internal"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/applyconfiguration/rbac/v1alpha1"
 	applyconfigurationworkv1 "open-cluster-management.io/hub-apiserver/pkg/generated/applyconfiguration/work/v1"
@@ -21,7 +25,25 @@ import (
 // apply configuration type exists for the given GroupVersionKind.
 func ForKind(kind schema.GroupVersionKind) interface{} {
 	switch kind {
-	// Group=cluster.open-cluster-management.io, Version=v1
+	// Group=authentication.open-cluster-management.io, Version=v1beta1
+	case v1beta1.SchemeGroupVersion.WithKind("ClusterFailure"):
+		return &authenticationv1beta1.ClusterFailureApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("ClusterSummary"):
+		return &authenticationv1beta1.ClusterSummaryApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("ManagedServiceAccount"):
+		return &authenticationv1beta1.ManagedServiceAccountApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("ManagedServiceAccountRotation"):
+		return &authenticationv1beta1.ManagedServiceAccountRotationApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("ManagedServiceAccountSpec"):
+		return &authenticationv1beta1.ManagedServiceAccountSpecApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("ManagedServiceAccountStatus"):
+		return &authenticationv1beta1.ManagedServiceAccountStatusApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("ServiceAccountReference"):
+		return &authenticationv1beta1.ServiceAccountReferenceApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("TokenSecretReference"):
+		return &authenticationv1beta1.TokenSecretReferenceApplyConfiguration{}
+
+		// Group=cluster.open-cluster-management.io, Version=v1
 	case v1.SchemeGroupVersion.WithKind("ClientConfig"):
 		return &clusterv1.ClientConfigApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("ManagedCluster"):
@@ -36,6 +58,22 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &clusterv1.ManagedClusterVersionApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("Taint"):
 		return &clusterv1.TaintApplyConfiguration{}
+
+		// Group=cluster.open-cluster-management.io, Version=v1beta2
+	case v1beta2.SchemeGroupVersion.WithKind("ManagedClusterSelector"):
+		return &clusterv1beta2.ManagedClusterSelectorApplyConfiguration{}
+	case v1beta2.SchemeGroupVersion.WithKind("ManagedClusterSet"):
+		return &clusterv1beta2.ManagedClusterSetApplyConfiguration{}
+	case v1beta2.SchemeGroupVersion.WithKind("ManagedClusterSetBinding"):
+		return &clusterv1beta2.ManagedClusterSetBindingApplyConfiguration{}
+	case v1beta2.SchemeGroupVersion.WithKind("ManagedClusterSetBindingSpec"):
+		return &clusterv1beta2.ManagedClusterSetBindingSpecApplyConfiguration{}
+	case v1beta2.SchemeGroupVersion.WithKind("ManagedClusterSetBindingStatus"):
+		return &clusterv1beta2.ManagedClusterSetBindingStatusApplyConfiguration{}
+	case v1beta2.SchemeGroupVersion.WithKind("ManagedClusterSetSpec"):
+		return &clusterv1beta2.ManagedClusterSetSpecApplyConfiguration{}
+	case v1beta2.SchemeGroupVersion.WithKind("ManagedClusterSetStatus"):
+		return &clusterv1beta2.ManagedClusterSetStatusApplyConfiguration{}
 
 		// Group=rbac.open-cluster-management.io, Version=v1alpha1
 	case v1alpha1.SchemeGroupVersion.WithKind("ClusterPermission"):

@@ -15,8 +15,12 @@ import (
 	version "k8s.io/apimachinery/pkg/version"
 	common "k8s.io/kube-openapi/pkg/common"
 	spec "k8s.io/kube-openapi/pkg/validation/spec"
+	v1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1alpha1"
+	v1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
-	v1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	v1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
+	proxyv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1alpha1"
+	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
@@ -89,6 +93,17 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		runtime.TypeMeta{}.OpenAPIModelName():                         schema_k8sio_apimachinery_pkg_runtime_TypeMeta(ref),
 		runtime.Unknown{}.OpenAPIModelName():                          schema_k8sio_apimachinery_pkg_runtime_Unknown(ref),
 		version.Info{}.OpenAPIModelName():                             schema_k8sio_apimachinery_pkg_version_Info(ref),
+		v1alpha1.ManagedServiceAccount{}.OpenAPIModelName():           schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccount(ref),
+		v1alpha1.ManagedServiceAccountList{}.OpenAPIModelName():       schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountList(ref),
+		v1beta1.ClusterFailure{}.OpenAPIModelName():                   schema_pkg_apis_authentication_v1beta1_ClusterFailure(ref),
+		v1beta1.ClusterSummary{}.OpenAPIModelName():                   schema_pkg_apis_authentication_v1beta1_ClusterSummary(ref),
+		v1beta1.ManagedServiceAccount{}.OpenAPIModelName():            schema_pkg_apis_authentication_v1beta1_ManagedServiceAccount(ref),
+		v1beta1.ManagedServiceAccountList{}.OpenAPIModelName():        schema_pkg_apis_authentication_v1beta1_ManagedServiceAccountList(ref),
+		v1beta1.ManagedServiceAccountRotation{}.OpenAPIModelName():    schema_pkg_apis_authentication_v1beta1_ManagedServiceAccountRotation(ref),
+		v1beta1.ManagedServiceAccountSpec{}.OpenAPIModelName():        schema_pkg_apis_authentication_v1beta1_ManagedServiceAccountSpec(ref),
+		v1beta1.ManagedServiceAccountStatus{}.OpenAPIModelName():      schema_pkg_apis_authentication_v1beta1_ManagedServiceAccountStatus(ref),
+		v1beta1.ServiceAccountReference{}.OpenAPIModelName():          schema_pkg_apis_authentication_v1beta1_ServiceAccountReference(ref),
+		v1beta1.TokenSecretReference{}.OpenAPIModelName():             schema_pkg_apis_authentication_v1beta1_TokenSecretReference(ref),
 		clusterv1.ClientConfig{}.OpenAPIModelName():                   schema_pkg_apis_cluster_v1_ClientConfig(ref),
 		clusterv1.ManagedCluster{}.OpenAPIModelName():                 schema_pkg_apis_cluster_v1_ManagedCluster(ref),
 		clusterv1.ManagedClusterClaim{}.OpenAPIModelName():            schema_pkg_apis_cluster_v1_ManagedClusterClaim(ref),
@@ -97,19 +112,30 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		clusterv1.ManagedClusterStatus{}.OpenAPIModelName():           schema_pkg_apis_cluster_v1_ManagedClusterStatus(ref),
 		clusterv1.ManagedClusterVersion{}.OpenAPIModelName():          schema_pkg_apis_cluster_v1_ManagedClusterVersion(ref),
 		clusterv1.Taint{}.OpenAPIModelName():                          schema_pkg_apis_cluster_v1_Taint(ref),
-		v1alpha1.ClusterPermission{}.OpenAPIModelName():               schema_pkg_apis_rbac_v1alpha1_ClusterPermission(ref),
-		v1alpha1.ClusterPermissionList{}.OpenAPIModelName():           schema_pkg_apis_rbac_v1alpha1_ClusterPermissionList(ref),
-		v1alpha1.ClusterPermissionSpec{}.OpenAPIModelName():           schema_pkg_apis_rbac_v1alpha1_ClusterPermissionSpec(ref),
-		v1alpha1.ClusterPermissionStatus{}.OpenAPIModelName():         schema_pkg_apis_rbac_v1alpha1_ClusterPermissionStatus(ref),
-		v1alpha1.ClusterRole{}.OpenAPIModelName():                     schema_pkg_apis_rbac_v1alpha1_ClusterRole(ref),
-		v1alpha1.ClusterRoleBinding{}.OpenAPIModelName():              schema_pkg_apis_rbac_v1alpha1_ClusterRoleBinding(ref),
-		v1alpha1.ClusterScopedResourceStatus{}.OpenAPIModelName():     schema_pkg_apis_rbac_v1alpha1_ClusterScopedResourceStatus(ref),
-		v1alpha1.HubRoleRef{}.OpenAPIModelName():                      schema_pkg_apis_rbac_v1alpha1_HubRoleRef(ref),
-		v1alpha1.NamespacedResourceStatus{}.OpenAPIModelName():        schema_pkg_apis_rbac_v1alpha1_NamespacedResourceStatus(ref),
-		v1alpha1.ResourceStatus{}.OpenAPIModelName():                  schema_pkg_apis_rbac_v1alpha1_ResourceStatus(ref),
-		v1alpha1.Role{}.OpenAPIModelName():                            schema_pkg_apis_rbac_v1alpha1_Role(ref),
-		v1alpha1.RoleBinding{}.OpenAPIModelName():                     schema_pkg_apis_rbac_v1alpha1_RoleBinding(ref),
-		v1alpha1.RoleRef{}.OpenAPIModelName():                         schema_pkg_apis_rbac_v1alpha1_RoleRef(ref),
+		v1beta2.ManagedClusterSelector{}.OpenAPIModelName():           schema_pkg_apis_cluster_v1beta2_ManagedClusterSelector(ref),
+		v1beta2.ManagedClusterSet{}.OpenAPIModelName():                schema_pkg_apis_cluster_v1beta2_ManagedClusterSet(ref),
+		v1beta2.ManagedClusterSetBinding{}.OpenAPIModelName():         schema_pkg_apis_cluster_v1beta2_ManagedClusterSetBinding(ref),
+		v1beta2.ManagedClusterSetBindingList{}.OpenAPIModelName():     schema_pkg_apis_cluster_v1beta2_ManagedClusterSetBindingList(ref),
+		v1beta2.ManagedClusterSetBindingSpec{}.OpenAPIModelName():     schema_pkg_apis_cluster_v1beta2_ManagedClusterSetBindingSpec(ref),
+		v1beta2.ManagedClusterSetBindingStatus{}.OpenAPIModelName():   schema_pkg_apis_cluster_v1beta2_ManagedClusterSetBindingStatus(ref),
+		v1beta2.ManagedClusterSetList{}.OpenAPIModelName():            schema_pkg_apis_cluster_v1beta2_ManagedClusterSetList(ref),
+		v1beta2.ManagedClusterSetSpec{}.OpenAPIModelName():            schema_pkg_apis_cluster_v1beta2_ManagedClusterSetSpec(ref),
+		v1beta2.ManagedClusterSetStatus{}.OpenAPIModelName():          schema_pkg_apis_cluster_v1beta2_ManagedClusterSetStatus(ref),
+		proxyv1alpha1.ManagedServiceAccount{}.OpenAPIModelName():      schema_pkg_apis_proxy_v1alpha1_ManagedServiceAccount(ref),
+		proxyv1alpha1.ManagedServiceAccountList{}.OpenAPIModelName():  schema_pkg_apis_proxy_v1alpha1_ManagedServiceAccountList(ref),
+		rbacv1alpha1.ClusterPermission{}.OpenAPIModelName():           schema_pkg_apis_rbac_v1alpha1_ClusterPermission(ref),
+		rbacv1alpha1.ClusterPermissionList{}.OpenAPIModelName():       schema_pkg_apis_rbac_v1alpha1_ClusterPermissionList(ref),
+		rbacv1alpha1.ClusterPermissionSpec{}.OpenAPIModelName():       schema_pkg_apis_rbac_v1alpha1_ClusterPermissionSpec(ref),
+		rbacv1alpha1.ClusterPermissionStatus{}.OpenAPIModelName():     schema_pkg_apis_rbac_v1alpha1_ClusterPermissionStatus(ref),
+		rbacv1alpha1.ClusterRole{}.OpenAPIModelName():                 schema_pkg_apis_rbac_v1alpha1_ClusterRole(ref),
+		rbacv1alpha1.ClusterRoleBinding{}.OpenAPIModelName():          schema_pkg_apis_rbac_v1alpha1_ClusterRoleBinding(ref),
+		rbacv1alpha1.ClusterScopedResourceStatus{}.OpenAPIModelName(): schema_pkg_apis_rbac_v1alpha1_ClusterScopedResourceStatus(ref),
+		rbacv1alpha1.HubRoleRef{}.OpenAPIModelName():                  schema_pkg_apis_rbac_v1alpha1_HubRoleRef(ref),
+		rbacv1alpha1.NamespacedResourceStatus{}.OpenAPIModelName():    schema_pkg_apis_rbac_v1alpha1_NamespacedResourceStatus(ref),
+		rbacv1alpha1.ResourceStatus{}.OpenAPIModelName():              schema_pkg_apis_rbac_v1alpha1_ResourceStatus(ref),
+		rbacv1alpha1.Role{}.OpenAPIModelName():                        schema_pkg_apis_rbac_v1alpha1_Role(ref),
+		rbacv1alpha1.RoleBinding{}.OpenAPIModelName():                 schema_pkg_apis_rbac_v1alpha1_RoleBinding(ref),
+		rbacv1alpha1.RoleRef{}.OpenAPIModelName():                     schema_pkg_apis_rbac_v1alpha1_RoleRef(ref),
 		workv1.AppliedManifestResourceMeta{}.OpenAPIModelName():       schema_pkg_apis_work_v1_AppliedManifestResourceMeta(ref),
 		workv1.AppliedManifestWork{}.OpenAPIModelName():               schema_pkg_apis_work_v1_AppliedManifestWork(ref),
 		workv1.AppliedManifestWorkList{}.OpenAPIModelName():           schema_pkg_apis_work_v1_AppliedManifestWorkList(ref),
@@ -3490,6 +3516,509 @@ func schema_k8sio_apimachinery_pkg_version_Info(ref common.ReferenceCallback) co
 	}
 }
 
+func schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccount(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ManagedServiceAccount is a ServiceAccount on managed clusters whose token is kept valid and reported to the hub. Use v1beta1, which is the same.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The desired state of the account.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1beta1.ManagedServiceAccountSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The observed state of the account.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1beta1.ManagedServiceAccountStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName(), v1beta1.ManagedServiceAccountSpec{}.OpenAPIModelName(), v1beta1.ManagedServiceAccountStatus{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ManagedServiceAccountList is a list of ManagedServiceAccounts.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard list metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The ManagedServiceAccounts.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ManagedServiceAccount{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			metav1.ListMeta{}.OpenAPIModelName(), v1alpha1.ManagedServiceAccount{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_authentication_v1beta1_ClusterFailure(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ClusterFailure says why an account is not ready on one cluster.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name of the cluster.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"reason": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Reason in one word.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "What a person should know.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name", "reason"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_authentication_v1beta1_ClusterSummary(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ClusterSummary counts the clusters that an account was replicated to.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"total": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Number of clusters in the bound sets.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"ready": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Number of those whose token is reported.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"failing": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Why the others are not ready, by name of the cluster; at most 100 of them.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1beta1.ClusterFailure{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"total", "ready"},
+			},
+		},
+		Dependencies: []string{
+			v1beta1.ClusterFailure{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_authentication_v1beta1_ManagedServiceAccount(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ManagedServiceAccount is a ServiceAccount on a managed cluster whose token is kept valid and reported to the hub, in a Secret of the same name and namespace. In the namespace of a managed cluster it is one ServiceAccount on that cluster. In a namespace that is bound to sets of clusters it is one on every cluster of these sets, each with a Secret in the cluster's namespace.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The desired state of the account.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1beta1.ManagedServiceAccountSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The observed state of the account.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1beta1.ManagedServiceAccountStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName(), v1beta1.ManagedServiceAccountSpec{}.OpenAPIModelName(), v1beta1.ManagedServiceAccountStatus{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_authentication_v1beta1_ManagedServiceAccountList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ManagedServiceAccountList is a list of ManagedServiceAccounts.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard list metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The ManagedServiceAccounts.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1beta1.ManagedServiceAccount{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			metav1.ListMeta{}.OpenAPIModelName(), v1beta1.ManagedServiceAccount{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_authentication_v1beta1_ManagedServiceAccountRotation(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ManagedServiceAccountRotation says how long tokens are valid.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"enabled": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Deprecated and without effect: tokens are always replaced before they expire.",
+							Default:     true,
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"validity": {
+						SchemaProps: spec.SchemaProps{
+							Description: "How long a token is valid, such as 24h or 8640h0m0s; at least 10m. The managed cluster may grant less. 0s means the default of 8640h0m0s.",
+							Default:     "8640h0m0s",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_authentication_v1beta1_ManagedServiceAccountSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ManagedServiceAccountSpec is the desired state of a ManagedServiceAccount.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"rotation": {
+						SchemaProps: spec.SchemaProps{
+							Description: "How long tokens are valid. A token is replaced when 80 % of its lifetime has passed.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1beta1.ManagedServiceAccountRotation{}.OpenAPIModelName()),
+						},
+					},
+					"audiences": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "set",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Who the token is meant for: a recipient must find itself in this list, and reject the token otherwise. The API server of the managed cluster when not given.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"ttlSecondsAfterCreation": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Seconds after its creation at which the account is deleted, at least 1. It is kept when not given.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1beta1.ManagedServiceAccountRotation{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_authentication_v1beta1_ManagedServiceAccountStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ManagedServiceAccountStatus is the observed state of a ManagedServiceAccount.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"type",
+								},
+								"x-kubernetes-list-type":       "map",
+								"x-kubernetes-patch-merge-key": "type",
+								"x-kubernetes-patch-strategy":  "merge",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The state of the account. Known types are SecretCreated, TokenReported, AllServiceAccountPresent and NamespaceManaged.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(metav1.Condition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"expirationTimestamp": {
+						SchemaProps: spec.SchemaProps{
+							Description: "When the reported token expires.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"tokenSecretRef": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The Secret with the token, in the namespace of this object.",
+							Ref:         ref(v1beta1.TokenSecretReference{}.OpenAPIModelName()),
+						},
+					},
+					"serviceAccountRef": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The ServiceAccount on the managed cluster.",
+							Ref:         ref(v1beta1.ServiceAccountReference{}.OpenAPIModelName()),
+						},
+					},
+					"clusters": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The clusters that the account was replicated to, in a namespace that is bound to sets of clusters.",
+							Ref:         ref(v1beta1.ClusterSummary{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName(), v1beta1.ClusterSummary{}.OpenAPIModelName(), v1beta1.ServiceAccountReference{}.OpenAPIModelName(), v1beta1.TokenSecretReference{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_authentication_v1beta1_ServiceAccountReference(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ServiceAccountReference names a ServiceAccount on a managed cluster.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Namespace of the ServiceAccount on the managed cluster.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name of the ServiceAccount.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"uid": {
+						SchemaProps: spec.SchemaProps{
+							Description: "UID of the ServiceAccount.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"namespace", "name"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_authentication_v1beta1_TokenSecretReference(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TokenSecretReference names the Secret that holds a token.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name of the Secret.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"lastRefreshTimestamp": {
+						SchemaProps: spec.SchemaProps{
+							Description: "When the token in it was last replaced.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"resourceVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Resource version of the Secret that the agent has last written or verified.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name", "lastRefreshTimestamp"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
 func schema_pkg_apis_cluster_v1_ClientConfig(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -3876,6 +4405,457 @@ func schema_pkg_apis_cluster_v1_Taint(ref common.ReferenceCallback) common.OpenA
 	}
 }
 
+func schema_pkg_apis_cluster_v1beta2_ManagedClusterSelector(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ManagedClusterSelector selects the clusters of a set.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"selectorType": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ExclusiveClusterSetLabel selects the clusters whose label cluster.open-cluster-management.io/clusterset is the name of the set; LabelSelector those that labelSelector matches. It cannot be changed.\n\nPossible enum values:\n - `\"ExclusiveClusterSetLabel\"` selects by the label that names the set.\n - `\"LabelSelector\"` selects by any labels.",
+							Default:     "ExclusiveClusterSetLabel",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"ExclusiveClusterSetLabel", "LabelSelector"},
+						},
+					},
+					"labelSelector": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Selects clusters by their labels; an empty one selects all. Only with the selector type LabelSelector, which requires it.",
+							Ref:         ref(metav1.LabelSelector{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.LabelSelector{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_cluster_v1beta2_ManagedClusterSet(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ManagedClusterSet is a set of managed clusters. Whoever may create managedclustersets/bind for it can bind it to a namespace, whose users can then use its clusters together. To move a cluster into a set or out of it takes the permission to create managedclustersets/join for that set.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Which clusters are in the set.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1beta2.ManagedClusterSetSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The observed state of the set.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1beta2.ManagedClusterSetStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName(), v1beta2.ManagedClusterSetSpec{}.OpenAPIModelName(), v1beta2.ManagedClusterSetStatus{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_cluster_v1beta2_ManagedClusterSetBinding(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ManagedClusterSetBinding binds a ManagedClusterSet to its namespace. Its name is that of the set, and creating it takes the permission to create managedclustersets/bind for the set.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Which set is bound.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1beta2.ManagedClusterSetBindingSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The observed state of the binding.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1beta2.ManagedClusterSetBindingStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"spec"},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName(), v1beta2.ManagedClusterSetBindingSpec{}.OpenAPIModelName(), v1beta2.ManagedClusterSetBindingStatus{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_cluster_v1beta2_ManagedClusterSetBindingList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ManagedClusterSetBindingList is a list of ManagedClusterSetBindings.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard list metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The ManagedClusterSetBindings.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1beta2.ManagedClusterSetBinding{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			metav1.ListMeta{}.OpenAPIModelName(), v1beta2.ManagedClusterSetBinding{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_cluster_v1beta2_ManagedClusterSetBindingSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ManagedClusterSetBindingSpec names the set that is bound.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"clusterSet": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name of the ManagedClusterSet, and of this object.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"clusterSet"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_cluster_v1beta2_ManagedClusterSetBindingStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ManagedClusterSetBindingStatus is the observed state of a ManagedClusterSetBinding.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"type",
+								},
+								"x-kubernetes-list-type":       "map",
+								"x-kubernetes-patch-merge-key": "type",
+								"x-kubernetes-patch-strategy":  "merge",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The state of the binding. The known type is Bound.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(metav1.Condition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.Condition{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_cluster_v1beta2_ManagedClusterSetList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ManagedClusterSetList is a list of ManagedClusterSets.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard list metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The ManagedClusterSets.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1beta2.ManagedClusterSet{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			metav1.ListMeta{}.OpenAPIModelName(), v1beta2.ManagedClusterSet{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_cluster_v1beta2_ManagedClusterSetSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ManagedClusterSetSpec says which clusters are in a set.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"clusterSelector": {
+						SchemaProps: spec.SchemaProps{
+							Description: "What selects the clusters.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1beta2.ManagedClusterSelector{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1beta2.ManagedClusterSelector{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_cluster_v1beta2_ManagedClusterSetStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ManagedClusterSetStatus is the observed state of a ManagedClusterSet.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"type",
+								},
+								"x-kubernetes-list-type":       "map",
+								"x-kubernetes-patch-merge-key": "type",
+								"x-kubernetes-patch-strategy":  "merge",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The state of the set. The known type is ClusterSetEmpty.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(metav1.Condition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.Condition{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_proxy_v1alpha1_ManagedServiceAccount(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ManagedServiceAccount is a ServiceAccount on managed clusters whose token is kept valid and reported to the hub. It is the same object as in the group authentication.open-cluster-management.io.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The desired state of the account.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1beta1.ManagedServiceAccountSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The observed state of the account.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1beta1.ManagedServiceAccountStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName(), v1beta1.ManagedServiceAccountSpec{}.OpenAPIModelName(), v1beta1.ManagedServiceAccountStatus{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_proxy_v1alpha1_ManagedServiceAccountList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ManagedServiceAccountList is a list of ManagedServiceAccounts.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard list metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The ManagedServiceAccounts.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(proxyv1alpha1.ManagedServiceAccount{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			metav1.ListMeta{}.OpenAPIModelName(), proxyv1alpha1.ManagedServiceAccount{}.OpenAPIModelName()},
+	}
+}
+
 func schema_pkg_apis_rbac_v1alpha1_ClusterPermission(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -3908,14 +4888,14 @@ func schema_pkg_apis_rbac_v1alpha1_ClusterPermission(ref common.ReferenceCallbac
 						SchemaProps: spec.SchemaProps{
 							Description: "The roles and bindings to deliver to the managed cluster.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.ClusterPermissionSpec{}.OpenAPIModelName()),
+							Ref:         ref(rbacv1alpha1.ClusterPermissionSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
 							Description: "What of the spec has reached the managed cluster. Written by the server.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.ClusterPermissionStatus{}.OpenAPIModelName()),
+							Ref:         ref(rbacv1alpha1.ClusterPermissionStatus{}.OpenAPIModelName()),
 						},
 					},
 				},
@@ -3923,7 +4903,7 @@ func schema_pkg_apis_rbac_v1alpha1_ClusterPermission(ref common.ReferenceCallbac
 			},
 		},
 		Dependencies: []string{
-			metav1.ObjectMeta{}.OpenAPIModelName(), v1alpha1.ClusterPermissionSpec{}.OpenAPIModelName(), v1alpha1.ClusterPermissionStatus{}.OpenAPIModelName()},
+			metav1.ObjectMeta{}.OpenAPIModelName(), rbacv1alpha1.ClusterPermissionSpec{}.OpenAPIModelName(), rbacv1alpha1.ClusterPermissionStatus{}.OpenAPIModelName()},
 	}
 }
 
@@ -3962,7 +4942,7 @@ func schema_pkg_apis_rbac_v1alpha1_ClusterPermissionList(ref common.ReferenceCal
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.ClusterPermission{}.OpenAPIModelName()),
+										Ref: ref(rbacv1alpha1.ClusterPermission{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -3973,7 +4953,7 @@ func schema_pkg_apis_rbac_v1alpha1_ClusterPermissionList(ref common.ReferenceCal
 			},
 		},
 		Dependencies: []string{
-			metav1.ListMeta{}.OpenAPIModelName(), v1alpha1.ClusterPermission{}.OpenAPIModelName()},
+			metav1.ListMeta{}.OpenAPIModelName(), rbacv1alpha1.ClusterPermission{}.OpenAPIModelName()},
 	}
 }
 
@@ -3994,13 +4974,13 @@ func schema_pkg_apis_rbac_v1alpha1_ClusterPermissionSpec(ref common.ReferenceCal
 					"clusterRole": {
 						SchemaProps: spec.SchemaProps{
 							Description: "A ClusterRole, named after the ClusterPermission, to create on the managed cluster.",
-							Ref:         ref(v1alpha1.ClusterRole{}.OpenAPIModelName()),
+							Ref:         ref(rbacv1alpha1.ClusterRole{}.OpenAPIModelName()),
 						},
 					},
 					"clusterRoleBinding": {
 						SchemaProps: spec.SchemaProps{
 							Description: "A ClusterRoleBinding to create on the managed cluster. It is delivered in addition to clusterRoleBindings.",
-							Ref:         ref(v1alpha1.ClusterRoleBinding{}.OpenAPIModelName()),
+							Ref:         ref(rbacv1alpha1.ClusterRoleBinding{}.OpenAPIModelName()),
 						},
 					},
 					"clusterRoleBindings": {
@@ -4015,7 +4995,7 @@ func schema_pkg_apis_rbac_v1alpha1_ClusterPermissionSpec(ref common.ReferenceCal
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.ClusterRoleBinding{}.OpenAPIModelName()),
+										Ref: ref(rbacv1alpha1.ClusterRoleBinding{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -4033,7 +5013,7 @@ func schema_pkg_apis_rbac_v1alpha1_ClusterPermissionSpec(ref common.ReferenceCal
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.Role{}.OpenAPIModelName()),
+										Ref: ref(rbacv1alpha1.Role{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -4051,7 +5031,7 @@ func schema_pkg_apis_rbac_v1alpha1_ClusterPermissionSpec(ref common.ReferenceCal
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.RoleBinding{}.OpenAPIModelName()),
+										Ref: ref(rbacv1alpha1.RoleBinding{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -4069,7 +5049,7 @@ func schema_pkg_apis_rbac_v1alpha1_ClusterPermissionSpec(ref common.ReferenceCal
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.HubRoleRef{}.OpenAPIModelName()),
+										Ref: ref(rbacv1alpha1.HubRoleRef{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -4079,7 +5059,7 @@ func schema_pkg_apis_rbac_v1alpha1_ClusterPermissionSpec(ref common.ReferenceCal
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.ClusterRole{}.OpenAPIModelName(), v1alpha1.ClusterRoleBinding{}.OpenAPIModelName(), v1alpha1.HubRoleRef{}.OpenAPIModelName(), v1alpha1.Role{}.OpenAPIModelName(), v1alpha1.RoleBinding{}.OpenAPIModelName()},
+			rbacv1alpha1.ClusterRole{}.OpenAPIModelName(), rbacv1alpha1.ClusterRoleBinding{}.OpenAPIModelName(), rbacv1alpha1.HubRoleRef{}.OpenAPIModelName(), rbacv1alpha1.Role{}.OpenAPIModelName(), rbacv1alpha1.RoleBinding{}.OpenAPIModelName()},
 	}
 }
 
@@ -4116,14 +5096,14 @@ func schema_pkg_apis_rbac_v1alpha1_ClusterPermissionStatus(ref common.ReferenceC
 					"resourceStatus": {
 						SchemaProps: spec.SchemaProps{
 							Description: "The state of each delivered object on the managed cluster.",
-							Ref:         ref(v1alpha1.ResourceStatus{}.OpenAPIModelName()),
+							Ref:         ref(rbacv1alpha1.ResourceStatus{}.OpenAPIModelName()),
 						},
 					},
 				},
 			},
 		},
 		Dependencies: []string{
-			metav1.Condition{}.OpenAPIModelName(), v1alpha1.ResourceStatus{}.OpenAPIModelName()},
+			metav1.Condition{}.OpenAPIModelName(), rbacv1alpha1.ResourceStatus{}.OpenAPIModelName()},
 	}
 }
 
@@ -4374,7 +5354,7 @@ func schema_pkg_apis_rbac_v1alpha1_ResourceStatus(ref common.ReferenceCallback) 
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.ClusterScopedResourceStatus{}.OpenAPIModelName()),
+										Ref: ref(rbacv1alpha1.ClusterScopedResourceStatus{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -4392,7 +5372,7 @@ func schema_pkg_apis_rbac_v1alpha1_ResourceStatus(ref common.ReferenceCallback) 
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.ClusterScopedResourceStatus{}.OpenAPIModelName()),
+										Ref: ref(rbacv1alpha1.ClusterScopedResourceStatus{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -4410,7 +5390,7 @@ func schema_pkg_apis_rbac_v1alpha1_ResourceStatus(ref common.ReferenceCallback) 
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.NamespacedResourceStatus{}.OpenAPIModelName()),
+										Ref: ref(rbacv1alpha1.NamespacedResourceStatus{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -4428,7 +5408,7 @@ func schema_pkg_apis_rbac_v1alpha1_ResourceStatus(ref common.ReferenceCallback) 
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.NamespacedResourceStatus{}.OpenAPIModelName()),
+										Ref: ref(rbacv1alpha1.NamespacedResourceStatus{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -4438,7 +5418,7 @@ func schema_pkg_apis_rbac_v1alpha1_ResourceStatus(ref common.ReferenceCallback) 
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.ClusterScopedResourceStatus{}.OpenAPIModelName(), v1alpha1.NamespacedResourceStatus{}.OpenAPIModelName()},
+			rbacv1alpha1.ClusterScopedResourceStatus{}.OpenAPIModelName(), rbacv1alpha1.NamespacedResourceStatus{}.OpenAPIModelName()},
 	}
 }
 
@@ -4520,7 +5500,7 @@ func schema_pkg_apis_rbac_v1alpha1_RoleBinding(ref common.ReferenceCallback) com
 						SchemaProps: spec.SchemaProps{
 							Description: "The Role or ClusterRole to bind.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.RoleRef{}.OpenAPIModelName()),
+							Ref:         ref(rbacv1alpha1.RoleRef{}.OpenAPIModelName()),
 						},
 					},
 					"subject": {
@@ -4552,7 +5532,7 @@ func schema_pkg_apis_rbac_v1alpha1_RoleBinding(ref common.ReferenceCallback) com
 			},
 		},
 		Dependencies: []string{
-			v1.Subject{}.OpenAPIModelName(), metav1.LabelSelector{}.OpenAPIModelName(), v1alpha1.RoleRef{}.OpenAPIModelName()},
+			v1.Subject{}.OpenAPIModelName(), metav1.LabelSelector{}.OpenAPIModelName(), rbacv1alpha1.RoleRef{}.OpenAPIModelName()},
 	}
 }
 

@@ -17,5 +17,11 @@ var Funcs = func(serializer.CodecFactory) []any {
 				spec.LeaseDurationSeconds = 60
 			}
 		},
+		func(selector *cluster.ManagedClusterSelector, c randfill.Continue) {
+			c.FillNoCustom(selector)
+			if selector.SelectorType == "" {
+				selector.SelectorType = cluster.ExclusiveClusterSetLabel
+			}
+		},
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
 )
 
 // Install registers the group's internal and versioned types. It panics on a
@@ -14,5 +15,6 @@ import (
 func Install(scheme *runtime.Scheme) {
 	utilruntime.Must(cluster.AddToScheme(scheme))
 	utilruntime.Must(v1.AddToScheme(scheme))
-	utilruntime.Must(scheme.SetVersionPriority(v1.SchemeGroupVersion))
+	utilruntime.Must(v1beta2.AddToScheme(scheme))
+	utilruntime.Must(scheme.SetVersionPriority(v1.SchemeGroupVersion, v1beta2.SchemeGroupVersion))
 }

@@ -25,7 +25,37 @@ func Parser() *typed.Parser {
 var parserOnce sync.Once
 var parser *typed.Parser
 var schemaYAML = typed.YAMLObject(`types:
+- name: io.open-cluster-management.hub-apiserver.pkg.apis.authentication.v1beta1.ManagedServiceAccount
+  scalar: untyped
+  list:
+    elementType:
+      namedType: __untyped_atomic_
+    elementRelationship: atomic
+  map:
+    elementType:
+      namedType: __untyped_deduced_
+    elementRelationship: separable
 - name: io.open-cluster-management.hub-apiserver.pkg.apis.cluster.v1.ManagedCluster
+  scalar: untyped
+  list:
+    elementType:
+      namedType: __untyped_atomic_
+    elementRelationship: atomic
+  map:
+    elementType:
+      namedType: __untyped_deduced_
+    elementRelationship: separable
+- name: io.open-cluster-management.hub-apiserver.pkg.apis.cluster.v1beta2.ManagedClusterSet
+  scalar: untyped
+  list:
+    elementType:
+      namedType: __untyped_atomic_
+    elementRelationship: atomic
+  map:
+    elementType:
+      namedType: __untyped_deduced_
+    elementRelationship: separable
+- name: io.open-cluster-management.hub-apiserver.pkg.apis.cluster.v1beta2.ManagedClusterSetBinding
   scalar: untyped
   list:
     elementType:

@@ -11,14 +11,18 @@ import (
 	discovery "k8s.io/client-go/discovery"
 	rest "k8s.io/client-go/rest"
 	flowcontrol "k8s.io/client-go/util/flowcontrol"
+	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/authentication/v1beta1"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/cluster/v1"
+	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/cluster/v1beta2"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/work/v1"
 )
 
 type Interface interface {
 	Discovery() discovery.DiscoveryInterfaces
+	AuthenticationV1beta1() authenticationv1beta1.AuthenticationV1beta1Interface
 	ClusterV1() clusterv1.ClusterV1Interface
+	ClusterV1beta2() clusterv1beta2.ClusterV1beta2Interface
 	RbacV1alpha1() rbacv1alpha1.RbacV1alpha1Interface
 	WorkV1() workv1.WorkV1Interface
 }
@@ -26,14 +30,26 @@ type Interface interface {
 // Clientset contains the clients for groups.
 type Clientset struct {
 	*discovery.DiscoveryClient
-	clusterV1    *clusterv1.ClusterV1Client
-	rbacV1alpha1 *rbacv1alpha1.RbacV1alpha1Client
-	workV1       *workv1.WorkV1Client
+	authenticationV1beta1 *authenticationv1beta1.AuthenticationV1beta1Client
+	clusterV1             *clusterv1.ClusterV1Client
+	clusterV1beta2        *clusterv1beta2.ClusterV1beta2Client
+	rbacV1alpha1          *rbacv1alpha1.RbacV1alpha1Client
+	workV1                *workv1.WorkV1Client
+}
+
+// AuthenticationV1beta1 retrieves the AuthenticationV1beta1Client
+func (c *Clientset) AuthenticationV1beta1() authenticationv1beta1.AuthenticationV1beta1Interface {
+	return c.authenticationV1beta1
 }
 
 // ClusterV1 retrieves the ClusterV1Client
 func (c *Clientset) ClusterV1() clusterv1.ClusterV1Interface {
 	return c.clusterV1
+}
+
+// ClusterV1beta2 retrieves the ClusterV1beta2Client
+func (c *Clientset) ClusterV1beta2() clusterv1beta2.ClusterV1beta2Interface {
+	return c.clusterV1beta2
 }
 
 // RbacV1alpha1 retrieves the RbacV1alpha1Client
@@ -90,7 +106,15 @@ func NewForConfigAndClient(c *rest.Config, httpClient *http.Client) (*Clientset,
 
 	var cs Clientset
 	var err error
+	cs.authenticationV1beta1, err = authenticationv1beta1.NewForConfigAndClient(&configShallowCopy, httpClient)
+	if err != nil {
+		return nil, err
+	}
 	cs.clusterV1, err = clusterv1.NewForConfigAndClient(&configShallowCopy, httpClient)
+	if err != nil {
+		return nil, err
+	}
+	cs.clusterV1beta2, err = clusterv1beta2.NewForConfigAndClient(&configShallowCopy, httpClient)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +147,9 @@ func NewForConfigOrDie(c *rest.Config) *Clientset {
 // New creates a new Clientset for the given RESTClient.
 func New(c rest.Interface) *Clientset {
 	var cs Clientset
+	cs.authenticationV1beta1 = authenticationv1beta1.New(c)
 	cs.clusterV1 = clusterv1.New(c)
+	cs.clusterV1beta2 = clusterv1beta2.New(c)
 	cs.rbacV1alpha1 = rbacv1alpha1.New(c)
 	cs.workV1 = workv1.New(c)
 

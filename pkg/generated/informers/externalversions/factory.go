@@ -16,6 +16,7 @@ import (
 	wait "k8s.io/apimachinery/pkg/util/wait"
 	cache "k8s.io/client-go/tools/cache"
 	versioned "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	authentication "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/authentication"
 	cluster "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/cluster"
 	internalinterfaces "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/internalinterfaces"
 	rbac "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/rbac"
@@ -313,9 +314,14 @@ type SharedInformerFactory interface {
 	// client.
 	InformerFor(obj runtime.Object, newFunc internalinterfaces.NewInformerFunc) cache.SharedIndexInformer
 
+	Authentication() authentication.Interface
 	Cluster() cluster.Interface
 	Rbac() rbac.Interface
 	Work() work.Interface
+}
+
+func (f *sharedInformerFactory) Authentication() authentication.Interface {
+	return authentication.New(f, f.namespace, f.tweakListOptions)
 }
 
 func (f *sharedInformerFactory) Cluster() cluster.Interface {

@@ -9,7 +9,9 @@ import (
 
 	schema "k8s.io/apimachinery/pkg/runtime/schema"
 	cache "k8s.io/client-go/tools/cache"
+	v1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	v1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	v1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
 	v1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
@@ -40,9 +42,19 @@ func (f *genericInformer) Lister() cache.GenericLister {
 // TODO extend this to unknown resources with a client pool
 func (f *sharedInformerFactory) ForResource(resource schema.GroupVersionResource) (GenericInformer, error) {
 	switch resource {
-	// Group=cluster.open-cluster-management.io, Version=v1
+	// Group=authentication.open-cluster-management.io, Version=v1beta1
+	case v1beta1.SchemeGroupVersion.WithResource("managedserviceaccounts"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Authentication().V1beta1().ManagedServiceAccounts().Informer()}, nil
+
+		// Group=cluster.open-cluster-management.io, Version=v1
 	case v1.SchemeGroupVersion.WithResource("managedclusters"):
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Cluster().V1().ManagedClusters().Informer()}, nil
+
+		// Group=cluster.open-cluster-management.io, Version=v1beta2
+	case v1beta2.SchemeGroupVersion.WithResource("managedclustersets"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Cluster().V1beta2().ManagedClusterSets().Informer()}, nil
+	case v1beta2.SchemeGroupVersion.WithResource("managedclustersetbindings"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Cluster().V1beta2().ManagedClusterSetBindings().Informer()}, nil
 
 		// Group=rbac.open-cluster-management.io, Version=v1alpha1
 	case v1alpha1.SchemeGroupVersion.WithResource("clusterpermissions"):

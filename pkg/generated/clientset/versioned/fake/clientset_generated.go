@@ -13,8 +13,12 @@ import (
 	"k8s.io/client-go/testing"
 	applyconfiguration "open-cluster-management.io/hub-apiserver/pkg/generated/applyconfiguration"
 	clientset "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/authentication/v1beta1"
+	fakeauthenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/authentication/v1beta1/fake"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/cluster/v1"
 	fakeclusterv1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/cluster/v1/fake"
+	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/cluster/v1beta2"
+	fakeclusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/cluster/v1beta2/fake"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/rbac/v1alpha1"
 	fakerbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/rbac/v1alpha1/fake"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/work/v1"
@@ -126,9 +130,19 @@ var (
 	_ testing.FakeClient  = &Clientset{}
 )
 
+// AuthenticationV1beta1 retrieves the AuthenticationV1beta1Client
+func (c *Clientset) AuthenticationV1beta1() authenticationv1beta1.AuthenticationV1beta1Interface {
+	return &fakeauthenticationv1beta1.FakeAuthenticationV1beta1{Fake: &c.Fake}
+}
+
 // ClusterV1 retrieves the ClusterV1Client
 func (c *Clientset) ClusterV1() clusterv1.ClusterV1Interface {
 	return &fakeclusterv1.FakeClusterV1{Fake: &c.Fake}
+}
+
+// ClusterV1beta2 retrieves the ClusterV1beta2Client
+func (c *Clientset) ClusterV1beta2() clusterv1beta2.ClusterV1beta2Interface {
+	return &fakeclusterv1beta2.FakeClusterV1beta2{Fake: &c.Fake}
 }
 
 // RbacV1alpha1 retrieves the RbacV1alpha1Client

@@ -1,0 +1,39 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
+)
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// ManagedServiceAccount is a ServiceAccount on managed clusters whose token is
+// kept valid and reported to the hub. Use v1beta1, which is the same.
+type ManagedServiceAccount struct {
+	metav1.TypeMeta `json:",inline"`
+	// Standard object metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// The desired state of the account.
+	// +optional
+	Spec v1beta1.ManagedServiceAccountSpec `json:"spec,omitempty"`
+
+	// The observed state of the account.
+	// +optional
+	Status v1beta1.ManagedServiceAccountStatus `json:"status,omitempty"`
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// ManagedServiceAccountList is a list of ManagedServiceAccounts.
+type ManagedServiceAccountList struct {
+	metav1.TypeMeta `json:",inline"`
+	// Standard list metadata.
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	// The ManagedServiceAccounts.
+	Items []ManagedServiceAccount `json:"items"`
+}

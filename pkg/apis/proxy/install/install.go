@@ -1,0 +1,21 @@
+// Package install registers the group proxy.open-cluster-management.io in a scheme.
+package install
+
+import (
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1alpha1"
+)
+
+// Install registers the group's types. Their internal form is that of the group
+// authentication.open-cluster-management.io, which must have been installed
+// before. It panics on a programming error, such as two types registered for one kind.
+func Install(scheme *runtime.Scheme) {
+	internal := schema.GroupVersion{Group: v1alpha1.GroupName, Version: runtime.APIVersionInternal}
+	scheme.AddKnownTypes(internal, &authentication.ManagedServiceAccount{}, &authentication.ManagedServiceAccountList{})
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	utilruntime.Must(scheme.SetVersionPriority(v1alpha1.SchemeGroupVersion))
+}
