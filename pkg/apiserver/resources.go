@@ -35,22 +35,6 @@ func Resources(d Dependencies) []definition.Resource {
 	}
 }
 
-// StorageVersions are the group versions that objects are stored in.
-func StorageVersions() []schema.GroupVersion {
-	var out []schema.GroupVersion
-	for _, resource := range Resources(Dependencies{}) {
-		if version := resource.Versions[0]; !slices.Contains(out, version) {
-			out = append(out, version)
-		}
-	}
-	return out
-}
-
-// StorageVersioner picks the group version that an object is stored in.
-func StorageVersioner() runtime.GroupVersioner {
-	return schema.GroupVersions(StorageVersions())
-}
-
 // DefaultResourceConfig enables everything in the table; --runtime-config changes it.
 func DefaultResourceConfig() *serverstorage.ResourceConfig {
 	config := serverstorage.NewResourceConfig()
@@ -84,7 +68,7 @@ func apiGroups(resources []definition.Resource, enabled *serverstorage.ResourceC
 		if len(versions) == 0 {
 			continue
 		}
-		storage, err := resource.Storage(scheme.Scheme, getter)
+		storage, err := resource.Storage(scheme.Scheme, scheme.Codecs, getter)
 		if err != nil {
 			return nil, err
 		}

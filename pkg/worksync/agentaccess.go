@@ -16,6 +16,7 @@ import (
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	workclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
 // accessPeriod is how often it is looked whether an agent has cleaned up.
@@ -30,7 +31,7 @@ type AgentAccess struct {
 	hub    kubernetes.Interface
 	works  workclient.ManifestWorksGetter
 	lister rbaclisters.RoleBindingLister
-	loop   loop
+	loop   reconcile.Loop
 }
 
 // NewAgentAccess returns an AgentAccess that is fed by the given informer, of
@@ -38,16 +39,16 @@ type AgentAccess struct {
 // caller starts.
 func NewAgentAccess(hub kubernetes.Interface, works workclient.ManifestWorksGetter, bindings rbacinformers.RoleBindingInformer) *AgentAccess {
 	a := &AgentAccess{hub: hub, works: works, lister: bindings.Lister()}
-	a.loop = loop{
-		name:      "agent-access",
-		reconcile: a.reconcile,
-		feeds:     []feed{{bindings.Informer(), heldBindingKeys}},
+	a.loop = reconcile.Loop{
+		Name:      "agent-access",
+		Reconcile: a.reconcile,
+		Feeds:     []reconcile.Feed{{Informer: bindings.Informer(), Keys: heldBindingKeys}},
 	}
 	return a
 }
 
 // Run acts until ctx ends, and returns once every worker has stopped.
-func (a *AgentAccess) Run(ctx context.Context) { a.loop.run(ctx) }
+func (a *AgentAccess) Run(ctx context.Context) { a.loop.Run(ctx) }
 
 func heldBindingKeys(obj any) []cache.ObjectName {
 	binding, ok := obj.(*rbacv1.RoleBinding)

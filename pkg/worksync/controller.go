@@ -21,6 +21,7 @@ import (
 	clusterlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/cluster/v1"
 	rbaclisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/rbac/v1alpha1"
 	worklisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
 )
 
@@ -36,7 +37,7 @@ type Controller struct {
 	works       worklisters.ManifestWorkLister
 	workIndex   cache.Indexer
 	clusters    clusterlisters.ManagedClusterLister
-	loop        loop
+	loop        reconcile.Loop
 }
 
 // NewController returns a controller that is fed by the given informers, which
@@ -49,13 +50,13 @@ func NewController(deliverer *Deliverer, permissions rbacinformers.ClusterPermis
 		workIndex:   works.Informer().GetIndexer(),
 		clusters:    clusters.Lister(),
 	}
-	c.loop = loop{
-		name:      "clusterpermission",
-		reconcile: c.reconcile,
-		feeds: []feed{
-			{permissions.Informer(), permissionKeys},
-			{works.Informer(), ownerKeys},
-			{clusters.Informer(), c.clusterKeys},
+	c.loop = reconcile.Loop{
+		Name:      "clusterpermission",
+		Reconcile: c.reconcile,
+		Feeds: []reconcile.Feed{
+			{Informer: permissions.Informer(), Keys: permissionKeys},
+			{Informer: works.Informer(), Keys: ownerKeys},
+			{Informer: clusters.Informer(), Keys: c.clusterKeys},
 		},
 	}
 	if err := works.Informer().AddIndexers(cache.Indexers{byOwner: func(obj any) ([]string, error) {
@@ -72,7 +73,7 @@ func NewController(deliverer *Deliverer, permissions rbacinformers.ClusterPermis
 
 // Run repairs until ctx ends, and returns once every worker has stopped. It may
 // run again afterwards, but not twice at once.
-func (c *Controller) Run(ctx context.Context) { c.loop.run(ctx) }
+func (c *Controller) Run(ctx context.Context) { c.loop.Run(ctx) }
 
 func permissionKeys(obj any) []cache.ObjectName {
 	if permission, ok := obj.(*rbacv1alpha1.ClusterPermission); ok {

@@ -15,6 +15,7 @@ import (
 	workclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/work/v1"
 	workinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/work/v1"
 	worklisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
 // Expirer deletes finished ManifestWorks whose deleteOption.ttlSecondsAfterFinished
@@ -23,23 +24,23 @@ type Expirer struct {
 	works  workclient.ManifestWorksGetter
 	lister worklisters.ManifestWorkLister
 	clock  clock.PassiveClock
-	loop   loop
+	loop   reconcile.Loop
 }
 
 // NewExpirer returns an Expirer that is fed by the given informer, which the
 // caller starts.
 func NewExpirer(client workclient.ManifestWorksGetter, works workinformers.ManifestWorkInformer) *Expirer {
 	e := &Expirer{works: client, lister: works.Lister(), clock: clock.RealClock{}}
-	e.loop = loop{
-		name:      "manifestwork-expiry",
-		reconcile: e.reconcile,
-		feeds:     []feed{{works.Informer(), expiringKeys}},
+	e.loop = reconcile.Loop{
+		Name:      "manifestwork-expiry",
+		Reconcile: e.reconcile,
+		Feeds:     []reconcile.Feed{{Informer: works.Informer(), Keys: expiringKeys}},
 	}
 	return e
 }
 
 // Run deletes until ctx ends, and returns once every worker has stopped.
-func (e *Expirer) Run(ctx context.Context) { e.loop.run(ctx) }
+func (e *Expirer) Run(ctx context.Context) { e.loop.Run(ctx) }
 
 func expiringKeys(obj any) []cache.ObjectName {
 	work, ok := obj.(*workv1.ManifestWork)

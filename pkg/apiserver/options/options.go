@@ -68,8 +68,9 @@ type Options struct {
 // New returns the defaults.
 func New() *Options {
 	o := &Options{
-		ServerRun:     genericoptions.NewServerRunOptions(),
-		Recommended:   genericoptions.NewRecommendedOptions(etcdPathPrefix, scheme.Codecs.LegacyCodec(apiserver.StorageVersions()...)),
+		ServerRun: genericoptions.NewServerRunOptions(),
+		// The codec of the storage is up to each resource.
+		Recommended:   genericoptions.NewRecommendedOptions(etcdPathPrefix, nil),
 		APIEnablement: genericoptions.NewAPIEnablementOptions(),
 		EmbeddedEtcd:  etcd.Options{DataDir: defaultDataDir, QuotaBytes: defaultQuotaBytes},
 		Logs:          logs.NewOptions(),
@@ -86,7 +87,6 @@ func New() *Options {
 	// of which never end, and are killed before that.
 	o.ServerRun.ShutdownSendRetryAfter = true
 	o.ServerRun.ShutdownWatchTerminationGracePeriod = defaultWatchGrace
-	o.Recommended.Etcd.StorageConfig.EncodeVersioner = apiserver.StorageVersioner()
 	// Hubs before 1.36 do not serve these policies in v1; their informer would
 	// never sync and every write would be refused.
 	o.Recommended.Admission.DefaultOffPlugins.Insert(mutatingadmissionpolicy.PluginName)

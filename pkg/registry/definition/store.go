@@ -7,6 +7,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -70,7 +72,7 @@ func (s *statusREST) ConvertToTable(ctx context.Context, object runtime.Object, 
 
 // Storage builds what serves the resource, by its path in the URL: the name of
 // the resource, name/status and name/subresource. All versions share it.
-func (r *Resource) Storage(scheme *runtime.Scheme, getter generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
+func (r *Resource) Storage(scheme *runtime.Scheme, codecs serializer.CodecFactory, getter generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
 	if err := r.registerSelectableFields(scheme); err != nil {
 		return nil, err
 	}
@@ -86,7 +88,9 @@ func (r *Resource) Storage(scheme *runtime.Scheme, getter generic.RESTOptionsGet
 		ResetFieldsStrategy:       bound.main,
 		TableConvertor:            tableConvertor{columns: r.Columns},
 	}
-	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: getter, AttrFunc: bound.attributes}); err != nil {
+	if err := store.CompleteWithOptions(&generic.StoreOptions{
+		RESTOptions: storedAs{getter, codecs, r.Versions[0]}, AttrFunc: bound.attributes,
+	}); err != nil {
 		return nil, fmt.Errorf("store of %s: %w", r.GroupResource(), err)
 	}
 
@@ -105,6 +109,26 @@ func (r *Resource) Storage(scheme *runtime.Scheme, getter generic.RESTOptionsGet
 		out[r.Name+"/"+name] = subresource(main)
 	}
 	return out, nil
+}
+
+// storedAs stores objects in one version. A codec for all resources would have
+// to guess: the kinds of one group may be in different versions.
+type storedAs struct {
+	generic.RESTOptionsGetter
+	codecs  serializer.CodecFactory
+	version schema.GroupVersion
+}
+
+// GetRESTOptions implements generic.RESTOptionsGetter.
+func (s storedAs) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+	options, err := s.RESTOptionsGetter.GetRESTOptions(resource, example)
+	if err != nil {
+		return options, err
+	}
+	config := *options.StorageConfig
+	config.Codec, config.EncodeVersioner = s.codecs.LegacyCodec(s.version), s.version
+	options.StorageConfig = &config
+	return options, nil
 }
 
 func (r *Resource) registerSelectableFields(scheme *runtime.Scheme) error {

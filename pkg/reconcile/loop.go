@@ -1,4 +1,6 @@
-package worksync
+// Package reconcile runs level-triggered loops: an object is looked at whenever
+// something that it depends on changes, and again after a failure.
+package reconcile
 
 import (
 	"context"
@@ -19,48 +21,50 @@ const (
 	lastRetry        = time.Minute
 )
 
-// loop reconciles objects, level triggered, whenever one of its feeds changes.
-type loop struct {
-	name  string
-	feeds []feed
-	// reconcile makes an object what it should be. An error tries again with
+// Loop reconciles objects, level triggered, whenever one of its feeds changes.
+type Loop struct {
+	// Name of the loop in logs and in the metrics of its queue.
+	Name  string
+	Feeds []Feed
+	// Reconcile makes an object what it should be. An error tries again with
 	// exponential backoff, a positive duration after that time.
-	reconcile func(context.Context, cache.ObjectName) (time.Duration, error)
+	Reconcile func(context.Context, cache.ObjectName) (time.Duration, error)
 }
 
-// feed says which objects a change of another one concerns.
-type feed struct {
-	informer cache.SharedIndexInformer
-	keys     func(obj any) []cache.ObjectName
+// Feed says which objects a change of another one concerns. Somebody else starts
+// the informer.
+type Feed struct {
+	Informer cache.SharedIndexInformer
+	Keys     func(obj any) []cache.ObjectName
 }
 
 type queue = workqueue.TypedRateLimitingInterface[cache.ObjectName]
 
-// run reconciles until ctx ends, and returns once every worker has stopped. It
+// Run reconciles until ctx ends, and returns once every worker has stopped. It
 // may run again afterwards, but not twice at once.
-func (l *loop) run(ctx context.Context) {
+func (l *Loop) Run(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
 	defer utilruntime.HandleCrashWithContext(ctx)
 	q := workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](firstRetry, lastRetry),
-		workqueue.TypedRateLimitingQueueConfig[cache.ObjectName]{Name: l.name})
+		workqueue.TypedRateLimitingQueueConfig[cache.ObjectName]{Name: l.Name})
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer q.ShutDown()
 
 	var synced []cache.InformerSynced
-	for _, feed := range l.feeds {
+	for _, feed := range l.Feeds {
 		// Adding the handler replays every object, so that each is looked at
 		// once by whoever has just become the one that acts.
-		registration, err := feed.informer.AddEventHandler(handler(q, feed.keys))
+		registration, err := feed.Informer.AddEventHandler(handler(q, feed.Keys))
 		if err != nil {
 			utilruntime.HandleErrorWithContext(ctx, err, "watching for changes")
 			return
 		}
 		defer func() {
-			if err := feed.informer.RemoveEventHandler(registration); err != nil {
+			if err := feed.Informer.RemoveEventHandler(registration); err != nil {
 				utilruntime.HandleErrorWithContext(ctx, err, "no longer watching for changes")
 			}
 		}()
@@ -98,7 +102,7 @@ func handler(q queue, keys func(obj any) []cache.ObjectName) cache.ResourceEvent
 	}
 }
 
-func (l *loop) next(ctx context.Context, q queue) bool {
+func (l *Loop) next(ctx context.Context, q queue) bool {
 	key, shutdown := q.Get()
 	if shutdown {
 		return false
@@ -107,9 +111,9 @@ func (l *loop) next(ctx context.Context, q queue) bool {
 
 	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
 	defer cancel()
-	after, err := l.reconcile(ctx, key)
+	after, err := l.Reconcile(ctx, key)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "tried again later", "loop", l.name, "object", key, "tries", q.NumRequeues(key)+1)
+		klog.FromContext(ctx).Error(err, "tried again later", "loop", l.Name, "object", key, "tries", q.NumRequeues(key)+1)
 		q.AddRateLimited(key)
 		return true
 	}
