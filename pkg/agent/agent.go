@@ -7,13 +7,15 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"open-cluster-management.io/hub-apiserver/pkg/agent/serviceaccount"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work"
 )
 
 // Agent connects one managed cluster to its hub.
 type Agent struct {
-	config CompletedConfig
-	works  *work.Controller
+	config   CompletedConfig
+	works    *work.Controller
+	accounts *serviceaccount.Controller
 	// prepared is whether the managed cluster serves AppliedManifestWorks.
 	prepared atomic.Bool
 }
@@ -29,7 +31,15 @@ func (c CompletedConfig) New() (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Agent{config: c, works: works}, nil
+	accounts, err := serviceaccount.New(serviceaccount.Config{
+		ClusterName: c.ClusterName, Identity: serviceaccount.Identity(c.AgentID, c.ClusterName), HubHost: c.Hub.Host,
+		Namespace: c.ServiceAccountNamespace, Workers: c.Workers, VerifyInterval: c.TokenVerifyInterval,
+		Hub: c.hub, HubSecrets: c.hubKube, Managed: c.managedKube, CA: c.ManagedCA, Clock: c.Clock,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Agent{config: c, works: works, accounts: accounts}, nil
 }
 
 // Ready reports whether the agent does its work.
@@ -39,6 +49,10 @@ func (a *Agent) Ready() error {
 	}
 	if !a.works.Synced() {
 		return fmt.Errorf("the ManifestWorks of the hub are not known yet")
+	}
+	// A hub without ManagedServiceAccounts for this agent has all that it asks for.
+	if !a.accounts.Synced() && !a.accounts.Unserved() {
+		return fmt.Errorf("the ManagedServiceAccounts of the hub or the ServiceAccounts of the managed cluster are not known yet")
 	}
 	return nil
 }
@@ -57,5 +71,6 @@ func (a *Agent) Run(ctx context.Context) error {
 		a.prepared.Store(true)
 		return a.works.Run(ctx)
 	})
+	parts.Go(func() error { return a.accounts.Run(ctx) })
 	return parts.Wait()
 }

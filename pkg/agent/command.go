@@ -21,11 +21,13 @@ func NewCommand() *cobra.Command {
 	options := NewOptions()
 	command := &cobra.Command{
 		Use:   "agent",
-		Short: "Applies the ManifestWorks of one managed cluster and reports their state to the hub",
+		Short: "Does on one managed cluster what its hub asks for: ManifestWorks and ManagedServiceAccounts",
 		Long: `The agent runs on, or next to, a managed cluster. It watches the ManifestWorks
 in the namespace of that cluster on the hub, applies their manifests on the
 managed cluster, keeps the applied objects as the works give them, removes what
-left the works, and reports the state of it all to the hub.`,
+left the works, and reports the state of it all to the hub. It also keeps the
+ServiceAccounts of the ManagedServiceAccounts there, and valid tokens of them on
+the hub.`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,

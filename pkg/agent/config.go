@@ -8,11 +8,13 @@ import (
 
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/component-base/version"
+	"k8s.io/utils/clock"
 
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 )
@@ -25,13 +27,25 @@ type Config struct {
 	AgentID string
 	// HealthBindAddress is where health checks and metrics are served; empty or "0" disables that.
 	HealthBindAddress string
-	// Workers is how many ManifestWorks are handled at the same time.
+	// Workers is how many ManifestWorks, and how many ManagedServiceAccounts,
+	// are handled at the same time.
 	Workers int
 	// EvictionGracePeriod is how long the objects of a work stay that the hub
 	// lost without the agent having let it go.
 	EvictionGracePeriod time.Duration
+	// ServiceAccountNamespace is where the ServiceAccounts of
+	// ManagedServiceAccounts live; DefaultServiceAccountNamespace if empty.
+	ServiceAccountNamespace string
+	// TokenVerifyInterval is how often a reported token is checked without a
+	// reason; DefaultTokenVerifyInterval if zero.
+	TokenVerifyInterval time.Duration
 	// Hub and Managed are how to reach the two clusters.
 	Hub, Managed *rest.Config
+	// ManagedCA reads what verifies the managed cluster's API server; what
+	// Managed says if nil.
+	ManagedCA func() ([]byte, error)
+	// Clock is what tokens expire by; that of the machine if nil.
+	Clock clock.WithTicker
 }
 
 // Config turns the options into a configuration. It reads the kubeconfigs.
@@ -40,7 +54,11 @@ func (o *Options) Config() (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--hub-kubeconfig: %w", err)
 	}
-	managed, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
+	loadManaged := rest.InClusterConfig
+	if o.Kubeconfig != "" {
+		loadManaged = func() (*rest.Config, error) { return clientcmd.BuildConfigFromFlags("", o.Kubeconfig) }
+	}
+	managed, err := loadManaged()
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig: %w", err)
 	}
@@ -56,7 +74,9 @@ func (o *Options) Config() (*Config, error) {
 	}
 	return &Config{
 		ClusterName: o.ClusterName, AgentID: o.AgentID, HealthBindAddress: o.HealthBindAddress,
-		Workers: o.Workers, EvictionGracePeriod: o.EvictionGracePeriod, Hub: hub, Managed: managed,
+		Workers: o.Workers, EvictionGracePeriod: o.EvictionGracePeriod,
+		ServiceAccountNamespace: o.ServiceAccountNamespace, TokenVerifyInterval: o.TokenVerifyInterval,
+		Hub: hub, Managed: managed, ManagedCA: caOf(loadManaged),
 	}, nil
 }
 
@@ -65,6 +85,8 @@ type completedConfig struct {
 	hubHash string
 
 	hub, managed versioned.Interface
+	hubKube      kubernetes.Interface
+	managedKube  kubernetes.Interface
 	dynamic      dynamic.Interface
 	metadata     metadata.Interface
 	discovery    discovery.DiscoveryInterface
@@ -81,11 +103,29 @@ func (c *Config) Complete() (CompletedConfig, error) {
 	if c.AgentID == "" {
 		c.AgentID = completed.hubHash
 	}
+	if c.ServiceAccountNamespace == "" {
+		c.ServiceAccountNamespace = DefaultServiceAccountNamespace
+	}
+	if c.TokenVerifyInterval == 0 {
+		c.TokenVerifyInterval = DefaultTokenVerifyInterval
+	}
+	if c.ManagedCA == nil {
+		c.ManagedCA = caOf(func() (*rest.Config, error) { return c.Managed, nil })
+	}
+	if c.Clock == nil {
+		c.Clock = clock.RealClock{}
+	}
 	var err error
 	if completed.hub, err = versioned.NewForConfig(c.Hub); err != nil {
 		return CompletedConfig{}, fmt.Errorf("hub client: %w", err)
 	}
 	if completed.managed, err = versioned.NewForConfig(c.Managed); err != nil {
+		return CompletedConfig{}, fmt.Errorf("managed cluster client: %w", err)
+	}
+	if completed.hubKube, err = kubernetes.NewForConfig(c.Hub); err != nil {
+		return CompletedConfig{}, fmt.Errorf("hub client: %w", err)
+	}
+	if completed.managedKube, err = kubernetes.NewForConfig(c.Managed); err != nil {
 		return CompletedConfig{}, fmt.Errorf("managed cluster client: %w", err)
 	}
 	if completed.dynamic, err = dynamic.NewForConfig(c.Managed); err != nil {

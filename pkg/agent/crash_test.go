@@ -67,7 +67,8 @@ func testCrashAnywhere(t *testing.T, c *cluster) {
 				if len(work.Status.Conditions) == 0 {
 					return errors.New("neither")
 				}
-				finished = true
+				// It may have died, and said so, since it was asked.
+				finished = !died()
 				return nil
 			})
 			c.kill()

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -18,12 +17,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/yaml"
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent"
@@ -65,15 +64,10 @@ func newFixture(t testing.TB) *fixture {
 	if err := cluster.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	content, err := os.ReadFile("testdata/manifestworks.crd.yaml")
+	grants, err := localhub.ReadManifests("testdata")
 	if err != nil {
 		t.Fatal(err)
 	}
-	crd := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(content, &crd.Object); err != nil {
-		t.Fatal(err)
-	}
-	grants := []*unstructured.Unstructured{crd}
 	for _, dir := range []string{"managed", "hub"} {
 		objects, err := localhub.ReadManifests(filepath.Join(localhub.Root(), "artifacts", "agent", dir))
 		if err != nil {
@@ -105,6 +99,10 @@ func newFixture(t testing.TB) *fixture {
 		_, err := f.ocm.WorkV1().ManifestWorks("default").List(ctx, metav1.ListOptions{})
 		return err
 	})
+	eventually(t, "the hub serves ManagedServiceAccounts", func(ctx context.Context) error {
+		_, err := f.ocm.AuthenticationV1beta1().ManagedServiceAccounts("default").List(ctx, metav1.ListOptions{})
+		return err
+	})
 	return f
 }
 
@@ -129,9 +127,18 @@ type cluster struct {
 	*fixture
 	t    testing.TB
 	name string
-	// exchanges sees every request of the agent to the managed cluster.
-	exchanges atomic.Pointer[exchange]
-	stop      func()
+	// verify and clock are what agents that run from now on check tokens by.
+	verify time.Duration
+	clock  clock.WithTicker
+	// accountNamespace is where they keep ServiceAccounts.
+	accountNamespace string
+	// ca is what they take for the CA of the managed cluster.
+	ca func() ([]byte, error)
+	// exchanges sees every request of the agent to the managed cluster,
+	// hubExchanges every one to the hub.
+	exchanges, hubExchanges atomic.Pointer[exchange]
+	agent                   *agent.Agent
+	stop                    func()
 }
 
 func (f *fixture) cluster(t testing.TB) *cluster {
@@ -151,30 +158,37 @@ func (f *fixture) named(t testing.TB, name string) *cluster {
 	if _, err := f.kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	binding := &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "agent"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "open-cluster-management:managedcluster:work"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: c.user()}},
-	}
-	if _, err := f.kube.RbacV1().RoleBindings(name).Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	c.bind("ClusterRole", "open-cluster-management:managedcluster:work")
+	c.bind("ClusterRole", "open-cluster-management:managedcluster:serviceaccounts")
 	t.Cleanup(func() { c.kill() })
 	return c
 }
 
 func (c *cluster) user() string { return "system:open-cluster-management:" + c.name + ":agent" }
 
+// bind gives the agent a role in its namespace of the hub.
+func (c *cluster) bind(kind, role string) {
+	c.t.Helper()
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: role},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: c.user()}},
+	}
+	if _, err := c.kube.RbacV1().RoleBindings(c.name).Create(c.t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
 // exchange sends a request, or not, and answers it.
 type exchange func(request *http.Request, send func() (*http.Response, error)) (*http.Response, error)
 
 type transport struct {
-	cluster *cluster
-	next    http.RoundTripper
+	hook *atomic.Pointer[exchange]
+	next http.RoundTripper
 }
 
 func (w transport) RoundTrip(request *http.Request) (*http.Response, error) {
-	if hook := w.cluster.exchanges.Load(); hook != nil {
+	if hook := w.hook.Load(); hook != nil {
 		return (*hook)(request, func() (*http.Response, error) { return w.next.RoundTrip(request) })
 	}
 	return w.next.RoundTrip(request)
@@ -214,8 +228,12 @@ func (c *cluster) run() {
 	for _, config := range []*rest.Config{hub, managed} {
 		config.QPS, config.Burst = -1, 0
 	}
-	managed.WrapTransport = func(next http.RoundTripper) http.RoundTripper { return transport{cluster: c, next: next} }
-	config := &agent.Config{ClusterName: c.name, AgentID: c.name, Workers: 4, EvictionGracePeriod: c.grace, Hub: hub, Managed: managed}
+	managed.WrapTransport = func(next http.RoundTripper) http.RoundTripper { return transport{hook: &c.exchanges, next: next} }
+	hub.WrapTransport = func(next http.RoundTripper) http.RoundTripper { return transport{hook: &c.hubExchanges, next: next} }
+	config := &agent.Config{
+		ClusterName: c.name, AgentID: c.name, Workers: 4, EvictionGracePeriod: c.grace, Hub: hub, Managed: managed,
+		TokenVerifyInterval: c.verify, Clock: c.clock, ManagedCA: c.ca, ServiceAccountNamespace: c.accountNamespace,
+	}
 	completed, err := config.Complete()
 	if err != nil {
 		c.t.Fatal(err)
@@ -224,6 +242,7 @@ func (c *cluster) run() {
 	if err != nil {
 		c.t.Fatal(err)
 	}
+	c.agent = a
 	ctx, cancel := context.WithCancel(context.WithoutCancel(c.t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()

@@ -13,6 +13,15 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
+const (
+	// DefaultServiceAccountNamespace is where the public agent is installed by
+	// default, so that bindings with a fixed subject go on working. It is not the
+	// namespace of this agent, whose own account nothing can ask a token of.
+	DefaultServiceAccountNamespace = "open-cluster-management-agent-addon"
+	// DefaultTokenVerifyInterval is how often a reported token is checked without a reason.
+	DefaultTokenVerifyInterval = 10 * time.Minute
+)
+
 // Options are the flags of the agent.
 type Options struct {
 	// HubKubeconfig is the file with the hub's address and the agent's credentials there.
@@ -29,11 +38,16 @@ type Options struct {
 	// QPS and Burst limit the requests to each of the two API servers.
 	QPS   float32
 	Burst int
-	// Workers is how many ManifestWorks are handled at the same time.
+	// Workers is how many ManifestWorks, and how many ManagedServiceAccounts,
+	// are handled at the same time.
 	Workers int
 	// EvictionGracePeriod is how long the objects of a work stay that the hub
 	// lost without the agent having let it go.
 	EvictionGracePeriod time.Duration
+	// ServiceAccountNamespace is where the ServiceAccounts of ManagedServiceAccounts live.
+	ServiceAccountNamespace string
+	// TokenVerifyInterval is how often a reported token is checked without a reason.
+	TokenVerifyInterval time.Duration
 
 	Logs    *logs.Options
 	Metrics *metrics.Options
@@ -49,6 +63,9 @@ func NewOptions() *Options {
 		Workers: 10,
 
 		EvictionGracePeriod: time.Hour,
+
+		ServiceAccountNamespace: DefaultServiceAccountNamespace,
+		TokenVerifyInterval:     DefaultTokenVerifyInterval,
 
 		Logs:    logs.NewOptions(),
 		Metrics: metrics.NewOptions(),
@@ -66,8 +83,10 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	fs.StringVar(&o.HealthBindAddress, "health-bind-address", o.HealthBindAddress, "Address on which /healthz, /livez, /readyz and /metrics are served over HTTP; 0 for none.")
 	fs.Float32Var(&o.QPS, "kube-api-qps", o.QPS, "Requests per second to the hub, and as many to the managed cluster; negative for no limit.")
 	fs.IntVar(&o.Burst, "kube-api-burst", o.Burst, "Requests to the hub, and as many to the managed cluster, that may exceed --kube-api-qps at once.")
-	fs.IntVar(&o.Workers, "workers", o.Workers, "How many ManifestWorks are handled at the same time.")
+	fs.IntVar(&o.Workers, "workers", o.Workers, "How many ManifestWorks, and how many ManagedServiceAccounts, are handled at the same time.")
 	fs.DurationVar(&o.EvictionGracePeriod, "eviction-grace-period", o.EvictionGracePeriod, "How long applied objects stay when the hub has lost their ManifestWork, as by a loss of its data. Works that are deleted are cleaned up at once.")
+	fs.StringVar(&o.ServiceAccountNamespace, "service-account-namespace", o.ServiceAccountNamespace, "Namespace of the managed cluster for the ServiceAccounts of ManagedServiceAccounts.")
+	fs.DurationVar(&o.TokenVerifyInterval, "token-verify-interval", o.TokenVerifyInterval, "How often a reported token is checked without a reason: the Secret on the hub is read, and the managed cluster is asked whether it accepts the token.")
 	logsapi.AddFlags(o.Logs, flags.FlagSet("logs"))
 	o.Metrics.AddFlags(flags.FlagSet("metrics"))
 	return flags
@@ -92,6 +111,12 @@ func (o *Options) Validate() error {
 	}
 	if o.EvictionGracePeriod < 0 {
 		errs = append(errs, fmt.Errorf("--eviction-grace-period must not be negative, not %s", o.EvictionGracePeriod))
+	}
+	for _, problem := range validation.ValidateNamespaceName(o.ServiceAccountNamespace, false) {
+		errs = append(errs, fmt.Errorf("--service-account-namespace %q: %s", o.ServiceAccountNamespace, problem))
+	}
+	if o.TokenVerifyInterval <= 0 {
+		errs = append(errs, fmt.Errorf("--token-verify-interval must be more than 0, not %s", o.TokenVerifyInterval))
 	}
 	if o.QPS == 0 {
 		errs = append(errs, errors.New("--kube-api-qps must not be 0"))

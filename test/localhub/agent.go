@@ -2,6 +2,7 @@ package localhub
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -148,14 +149,30 @@ func AgentGroup(cluster string) string {
 }
 
 // JoinCluster accepts a managed cluster on the hub: its namespace, its
-// ManagedCluster, and the agents' right to its works. The hub must serve
-// ManagedClusters. Joining again changes nothing.
+// ManagedCluster, and the agents' right to its works and its accounts. The hub
+// must serve ManagedClusters. Joining again changes nothing.
 func JoinCluster(ctx context.Context, hub *Cluster, name string) error {
+	return join(ctx, hub, name, map[string]any{"hubAcceptsClient": true})
+}
+
+// JoinRunning is [JoinCluster] for a cluster that has an API server. Its
+// ManagedCluster says where that is and what verifies it, as an administrator would.
+func JoinRunning(ctx context.Context, hub, managed *Cluster) error {
+	config := managed.AnonymousConfig()
+	return join(ctx, hub, managed.Name, map[string]any{
+		"hubAcceptsClient": true,
+		"managedClusterClientConfigs": []any{map[string]any{
+			"url":      config.Host,
+			"caBundle": base64.StdEncoding.EncodeToString(config.CAData),
+		}},
+	})
+}
+
+func join(ctx context.Context, hub *Cluster, name string, spec map[string]any) error {
 	objects, err := ReadManifests(filepath.Join(Root(), "artifacts", "agent", "hub"))
 	if err != nil {
 		return fmt.Errorf("join %s: %w", name, err)
 	}
-	const workRole = "open-cluster-management:managedcluster:work"
 	objects = append(objects,
 		&unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "v1",
@@ -169,32 +186,42 @@ func JoinCluster(ctx context.Context, hub *Cluster, name string) error {
 			"apiVersion": "cluster.open-cluster-management.io/v1",
 			"kind":       "ManagedCluster",
 			"metadata":   map[string]any{"name": name},
-			"spec":       map[string]any{"hubAcceptsClient": true},
+			"spec":       spec,
 		}},
-		&unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "rbac.authorization.k8s.io/v1",
-			"kind":       "RoleBinding",
-			"metadata": map[string]any{
-				"namespace": name,
-				"name":      "open-cluster-management:managedcluster:" + name + ":work",
-				"labels":    map[string]any{"open-cluster-management.io/cluster-name": name},
-				// The agent needs the access for as long as there are works.
-				"finalizers": []any{"cluster.open-cluster-management.io/manifest-work-cleanup"},
-			},
-			"subjects": []any{map[string]any{
-				"apiGroup": "rbac.authorization.k8s.io",
-				"kind":     "Group",
-				"name":     AgentGroup(name),
-			}},
-			"roleRef": map[string]any{
-				"apiGroup": "rbac.authorization.k8s.io",
-				"kind":     "ClusterRole",
-				"name":     workRole,
-			},
-		}},
+		// The agent needs the access for as long as there are works.
+		agentBinding(name, "work", "cluster.open-cluster-management.io/manifest-work-cleanup"),
+		agentBinding(name, "serviceaccounts"),
 	)
 	if err := hub.Apply(ctx, objects...); err != nil {
 		return fmt.Errorf("join %s: %w", name, err)
 	}
 	return nil
+}
+
+// agentBinding gives a cluster's agents one of the roles of artifacts/agent/hub
+// in the cluster's namespace.
+func agentBinding(cluster, role string, finalizers ...any) *unstructured.Unstructured {
+	metadata := map[string]any{
+		"namespace": cluster,
+		"name":      "open-cluster-management:managedcluster:" + cluster + ":" + role,
+		"labels":    map[string]any{"open-cluster-management.io/cluster-name": cluster},
+	}
+	if len(finalizers) > 0 {
+		metadata["finalizers"] = finalizers
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "rbac.authorization.k8s.io/v1",
+		"kind":       "RoleBinding",
+		"metadata":   metadata,
+		"subjects": []any{map[string]any{
+			"apiGroup": "rbac.authorization.k8s.io",
+			"kind":     "Group",
+			"name":     AgentGroup(cluster),
+		}},
+		"roleRef": map[string]any{
+			"apiGroup": "rbac.authorization.k8s.io",
+			"kind":     "ClusterRole",
+			"name":     "open-cluster-management:managedcluster:" + role,
+		},
+	}}
 }

@@ -218,13 +218,21 @@ func (s *APIServer) Register(ctx context.Context, groups ...string) error {
 //
 // The hub checks the certificate against the Service's name and the bundle, as
 // in production; there are no insecure APIServices. With groups given, only
-// those are registered, for a hub that keeps the others itself.
+// those are registered, for a hub that keeps the others itself; they may be
+// optional ones.
 func (c *Cluster) RegisterAPIServices(ctx context.Context, port int, caBundle []byte, groups ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	manifests, err := ReadManifests(filepath.Join(Root(), "artifacts", "apiservice"))
 	if err != nil {
 		return err
+	}
+	if len(groups) > 0 {
+		optional, err := ReadManifests(filepath.Join(Root(), "artifacts", "apiservice", "optional"))
+		if err != nil {
+			return err
+		}
+		manifests = append(manifests, optional...)
 	}
 	// The Service goes first: an APIService without one is Unavailable, and
 	// looked at again only later.

@@ -170,7 +170,7 @@ func (f *Fleet) start(ctx context.Context) error {
 		}
 		done("APIServices are available")
 		for _, m := range f.Members {
-			if err := JoinCluster(ctx, f.Hub, m.Name); err != nil {
+			if err := JoinRunning(ctx, f.Hub, m.Cluster); err != nil {
 				return err
 			}
 			done(m.Name + " has joined the hub")

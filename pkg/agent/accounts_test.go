@@ -1,0 +1,366 @@
+package agent_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"open-cluster-management.io/hub-apiserver/pkg/agent/serviceaccount"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
+)
+
+func testReported(t *testing.T, c *cluster) {
+	c.grantSecrets()
+	c.run()
+	name := c.createMSA("", nil)
+	account, secret := c.reported(name, nil)
+	if secret.Type != corev1.SecretTypeOpaque || secret.Labels[v1beta1.ManagedServiceAccountLabel] != "true" || len(secret.Data) != 2 {
+		t.Errorf("Secret of type %s, labels %v, %d keys", secret.Type, secret.Labels, len(secret.Data))
+	}
+	want := []metav1.OwnerReference{{APIVersion: "authentication.open-cluster-management.io/v1beta1", Kind: "ManagedServiceAccount", Name: name, UID: account.UID}}
+	if fmt.Sprint(secret.OwnerReferences) != fmt.Sprint(want) {
+		t.Errorf("owners are %v", secret.OwnerReferences)
+	}
+	if !bytes.Equal(secret.Data[v1beta1.SecretCAKey], c.account.CAData) {
+		t.Errorf("ca.crt is %s", secret.Data[v1beta1.SecretCAKey])
+	}
+	if got, want := secret.Annotations[serviceaccount.RequestAnnotation], `{"validity":"1h0m0s"}`; got != want {
+		t.Errorf("request is %s, want %s", got, want)
+	}
+	if got, want := c.accepts(secret.Data[v1beta1.SecretTokenKey]), "system:serviceaccount:"+accountNamespace+":"+name; got != want {
+		t.Errorf("the token is that of %q, want %q", got, want)
+	}
+	claims, held := c.claims(secret), c.serviceAccount(name)
+	if claims.Expires-claims.Issued != 3600 || account.Status.ExpirationTimestamp.Unix() != claims.Expires || account.Status.TokenSecretRef.LastRefreshTimestamp.Unix() != claims.Issued {
+		t.Errorf("claims %+v, status %+v", claims, account.Status)
+	}
+	if held.Labels[v1beta1.ManagedServiceAccountLabel] != c.identity() || !strings.Contains(held.Annotations[serviceaccount.SourceAnnotation], c.name) {
+		t.Errorf("ServiceAccount with labels %v, annotations %v", held.Labels, held.Annotations)
+	}
+	if ref := account.Status.ServiceAccountRef; ref == nil || *ref != (v1beta1.ServiceAccountReference{Namespace: accountNamespace, Name: name, UID: held.UID}) {
+		t.Errorf("serviceAccountRef is %+v", ref)
+	}
+
+	if err := c.msas().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.noServiceAccount(name)
+}
+
+// testFourRequests: a new account takes no request that is not needed.
+func testFourRequests(t *testing.T, c *cluster) {
+	c.grantSecrets()
+	c.run()
+	c.reported(c.createMSA("-warm", nil), nil)
+	managed, hub := c.count()
+	c.reported(c.createMSA("", nil), nil)
+	if managed.writes.Load() != 1 || managed.tokens.Load() != 1 || managed.reads.Load()+managed.reviews.Load() != 0 {
+		t.Errorf("%d writes, %d tokens, %d reads and %d reviews on the managed cluster", managed.writes.Load(), managed.tokens.Load(), managed.reads.Load(), managed.reviews.Load())
+	}
+	if hub.writes.Load() != 2 || hub.reads.Load() != 0 {
+		t.Errorf("%d writes and %d reads on the hub", hub.writes.Load(), hub.reads.Load())
+	}
+}
+
+func testServiceAccountDeleted(t *testing.T, c *cluster) {
+	c.grantSecrets()
+	c.run()
+	name := c.createMSA("", nil)
+	before, secret := c.reported(name, nil)
+	if err := c.serviceAccounts().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	_, again := c.reported(name, secret)
+	held := c.serviceAccount(name)
+	if held.UID == before.Status.ServiceAccountRef.UID || c.claims(again).Kubernetes.ServiceAccount.UID != held.UID {
+		t.Errorf("ServiceAccount %s, before %s, token of %s", held.UID, before.Status.ServiceAccountRef.UID, c.claims(again).Kubernetes.ServiceAccount.UID)
+	}
+}
+
+func testLabelRestored(t *testing.T, c *cluster) {
+	c.grantSecrets()
+	c.run()
+	name := c.createMSA("", nil)
+	_, secret := c.reported(name, nil)
+	uid := c.serviceAccount(name).UID
+	for _, label := range []string{"null", `"somebody-else"`} {
+		patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%s}}}`, v1beta1.ManagedServiceAccountLabel, label)
+		if _, err := c.serviceAccounts().Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the label is restored", func(context.Context) error {
+			held := c.serviceAccount(name)
+			if held.UID != uid || held.Labels[v1beta1.ManagedServiceAccountLabel] != c.identity() {
+				return fmt.Errorf("UID %s, labels %v", held.UID, held.Labels)
+			}
+			return nil
+		})
+	}
+	if _, again := c.reported(name, nil); again.ResourceVersion != secret.ResourceVersion {
+		t.Error("the Secret was written for it")
+	}
+}
+
+func testSecretDeleted(t *testing.T, c *cluster) {
+	c.grantSecrets()
+	c.run()
+	name := c.createMSA("", nil)
+	_, secret := c.reported(name, nil)
+	if err := c.kube.CoreV1().Secrets(c.name).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.nudge(name, v1beta1.ReasonSecretMissing)
+	_, again := c.reported(name, secret)
+	if c.accepts(again.Data[v1beta1.SecretTokenKey]) == "" {
+		t.Error("the token is not valid")
+	}
+}
+
+// testSecretRepaired: what of the Secret is ours is restored without another
+// token, and what others put on it stays.
+func testSecretRepaired(t *testing.T, c *cluster) {
+	c.grantSecrets()
+	c.run()
+	name := c.createMSA("", nil)
+	_, secret := c.reported(name, nil)
+	other := c.createConfigMap("other-owner", "x")
+	foreign := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: other.Name, UID: other.UID}
+	managed, _ := c.count()
+	for what, change := range map[string]func(*corev1.Secret){
+		"ca.crt":    func(s *corev1.Secret) { s.Data[v1beta1.SecretCAKey] = []byte("drift") },
+		"label":     func(s *corev1.Secret) { delete(s.Labels, v1beta1.ManagedServiceAccountLabel) },
+		"owners":    func(s *corev1.Secret) { s.OwnerReferences = nil },
+		"more data": func(s *corev1.Secret) { s.Data["more"] = []byte("data") },
+		"controller": func(s *corev1.Secret) {
+			s.OwnerReferences[0].Kind = "ManagedServiceAccount"
+			s.OwnerReferences[0].Controller = new(bool)
+		},
+	} {
+		changed := c.changeSecret(name, func(s *corev1.Secret) {
+			change(s)
+			s.Labels["theirs"], s.Annotations["theirs"] = "yes", "yes"
+			s.OwnerReferences = append(slices.DeleteFunc(s.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == other.UID }), foreign)
+		})
+		c.nudge(name, v1beta1.ReasonSecretChanged)
+		_, repaired := c.reported(name, changed)
+		if !bytes.Equal(repaired.Data[v1beta1.SecretTokenKey], secret.Data[v1beta1.SecretTokenKey]) {
+			t.Fatalf("%s: the token is another one", what)
+		}
+		owners := fmt.Sprint(repaired.OwnerReferences)
+		if len(repaired.Data) != 2 || !bytes.Equal(repaired.Data[v1beta1.SecretCAKey], secret.Data[v1beta1.SecretCAKey]) ||
+			repaired.Labels[v1beta1.ManagedServiceAccountLabel] != "true" || !strings.Contains(owners, fmt.Sprint(secret.OwnerReferences[0])) {
+			t.Fatalf("%s: keys %d, labels %v, owners %s", what, len(repaired.Data), repaired.Labels, owners)
+		}
+		if repaired.Labels["theirs"] != "yes" || repaired.Annotations["theirs"] != "yes" || !strings.Contains(owners, string(other.UID)) {
+			t.Fatalf("%s: labels %v, annotations %v, owners %s", what, repaired.Labels, repaired.Annotations, owners)
+		}
+	}
+	if n := managed.tokens.Load(); n != 0 {
+		t.Errorf("%d tokens requested", n)
+	}
+}
+
+// testBadTokens: a token that is not that of the account is replaced.
+func testBadTokens(t *testing.T, c *cluster) {
+	c.grantSecrets()
+	c.run()
+	name, other := c.createMSA("", nil), c.createMSA("-other", nil)
+	_, foreign := c.reported(other, nil)
+	c.reported(name, nil)
+	for what, token := range map[string][]byte{
+		"malformed": []byte("not.a.token"), "empty": nil, "of another account": foreign.Data[v1beta1.SecretTokenKey],
+	} {
+		changed := c.changeSecret(name, func(s *corev1.Secret) { s.Data[v1beta1.SecretTokenKey] = token })
+		c.nudge(name, v1beta1.ReasonSecretChanged)
+		_, again := c.reported(name, changed)
+		if got, want := c.claims(again).Subject, "system:serviceaccount:"+accountNamespace+":"+name; got != want {
+			t.Errorf("%s: now that of %s", what, got)
+		}
+	}
+	if _, still := c.reported(other, nil); still.ResourceVersion != foreign.ResourceVersion {
+		t.Error("the other account was touched")
+	}
+}
+
+func testCARollover(t *testing.T, c *cluster) {
+	c.grantSecrets()
+	clock := c.runningClock()
+	var ca atomic.Pointer[[]byte]
+	before, after := []byte("first"), []byte("second")
+	ca.Store(&before)
+	c.ca = func() ([]byte, error) { return *ca.Load(), nil }
+	c.run()
+	name := c.createMSA("", nil)
+	_, secret := c.reported(name, nil)
+	if got := secret.Data[v1beta1.SecretCAKey]; !bytes.Equal(got, before) {
+		t.Fatalf("ca.crt is %s", got)
+	}
+	ca.Store(&after)
+	clock.Step(11 * time.Second)
+	_, again := c.reported(name, secret)
+	if got := again.Data[v1beta1.SecretCAKey]; !bytes.Equal(got, after) {
+		t.Errorf("ca.crt is %s", got)
+	}
+	if !bytes.Equal(again.Data[v1beta1.SecretTokenKey], secret.Data[v1beta1.SecretTokenKey]) {
+		t.Error("the token is another one")
+	}
+}
+
+// testSpecChanged: another validity takes another token, nothing else does.
+func testSpecChanged(t *testing.T, c *cluster) {
+	c.grantSecrets()
+	c.run()
+	name := c.createMSA("", nil)
+	_, secret := c.reported(name, nil)
+	c.changeMSA(name, func(account *v1beta1.ManagedServiceAccount) { account.Spec.Rotation.Validity = "2h" })
+	_, longer := c.reported(name, secret)
+	if claims := c.claims(longer); claims.Expires-claims.Issued != 7200 {
+		t.Errorf("the token is valid for %d s", claims.Expires-claims.Issued)
+	}
+	ttl, off := int32(100000), false
+	c.changeMSA(name, func(account *v1beta1.ManagedServiceAccount) {
+		account.Spec.TTLSecondsAfterCreation, account.Spec.Rotation.Validity, account.Spec.Rotation.Enabled = &ttl, "120m", &off
+	})
+	c.msaIs(name, v1beta1.ConditionTokenReported, v1beta1.ReasonTokenReported)
+	if _, same := c.reported(name, nil); same.ResourceVersion != longer.ResourceVersion {
+		t.Error("the Secret was written")
+	}
+}
+
+func testAudiences(t *testing.T, c *cluster) {
+	c.grantSecrets()
+	c.run()
+	name := c.createMSA("", func(spec *v1beta1.ManagedServiceAccountSpec) { spec.Audiences = []string{"vault", "backup"} })
+	_, secret := c.reported(name, nil)
+	if c.accepts(secret.Data[v1beta1.SecretTokenKey]) != "" || c.accepts(secret.Data[v1beta1.SecretTokenKey], "vault") == "" {
+		t.Errorf("audiences are %v", c.claims(secret).Audiences)
+	}
+	// The order is no change, another audience is.
+	c.changeMSA(name, func(account *v1beta1.ManagedServiceAccount) { account.Spec.Audiences = []string{"backup", "vault"} })
+	if _, same := c.reported(name, nil); same.ResourceVersion != secret.ResourceVersion {
+		t.Error("the Secret was written for another order")
+	}
+	// A review asks for the audiences of the token, so that it is accepted.
+	c.nudge(name, v1beta1.ReasonSecretChanged)
+	if _, same := c.reported(name, nil); same.ResourceVersion != secret.ResourceVersion {
+		t.Error("the Secret was written for a review")
+	}
+	c.changeMSA(name, func(account *v1beta1.ManagedServiceAccount) { account.Spec.Audiences = nil })
+	_, again := c.reported(name, secret)
+	if c.accepts(again.Data[v1beta1.SecretTokenKey]) == "" {
+		t.Errorf("audiences are %v", c.claims(again).Audiences)
+	}
+}
+
+// testInvalidSpec: an account that releases before validation have stored holds
+// up no other, and keeps its ServiceAccount.
+func testInvalidSpec(t *testing.T, c *cluster) {
+	c.grantSecrets()
+	var bad []string
+	for i, validity := range []string{"abc", "1m", "-1h"} {
+		bad = append(bad, c.createMSA(fmt.Sprintf("-bad-%d", i), func(spec *v1beta1.ManagedServiceAccountSpec) { spec.Rotation.Validity = validity }))
+	}
+	zero := c.createMSA("-zero", func(spec *v1beta1.ManagedServiceAccountSpec) { spec.Rotation.Validity = "0s" })
+	c.run()
+	c.reported(c.createMSA("-good", nil), nil)
+	if _, secret := c.reported(zero, nil); c.claims(secret).Expires-c.claims(secret).Issued != int64(v1beta1.DefaultValidity.Seconds()) {
+		t.Errorf("0s is %+v", c.claims(secret))
+	}
+	for _, name := range bad {
+		account := c.msaIs(name, v1beta1.ConditionTokenReported, v1beta1.ReasonInvalidSpec)
+		if message := meta.FindStatusCondition(account.Status.Conditions, v1beta1.ConditionTokenReported).Message; !strings.Contains(message, "spec.rotation.validity") {
+			t.Errorf("%s: %s", name, message)
+		}
+		c.msaIs(name, v1beta1.ConditionAllServiceAccountPresent, v1beta1.ReasonServiceAccountPresent)
+		c.serviceAccount(name)
+		if account.Status.TokenSecretRef != nil {
+			t.Errorf("%s: Secret %+v", name, account.Status.TokenSecretRef)
+		}
+	}
+	c.changeMSA(bad[0], func(account *v1beta1.ManagedServiceAccount) { account.Spec.Rotation.Validity = "1h" })
+	_, secret := c.reported(bad[0], nil)
+	// What was reported stays while it is valid.
+	c.changeMSA(bad[0], func(account *v1beta1.ManagedServiceAccount) { account.Spec.Rotation.Validity = "later" })
+	account := c.msaIs(bad[0], v1beta1.ConditionTokenReported, v1beta1.ReasonInvalidSpec)
+	if ref := account.Status.TokenSecretRef; ref == nil || ref.ResourceVersion != secret.ResourceVersion {
+		t.Errorf("tokenSecretRef is %+v", ref)
+	}
+}
+
+func testLongName(t *testing.T, c *cluster) {
+	c.grantSecrets()
+	c.run()
+	c.reported(c.createMSA(strings.Repeat("-x", (253-len(c.name))/2), nil), nil)
+}
+
+// testIdleAccounts: what is as it should be takes no request, and after a
+// restart no write.
+func testIdleAccounts(t *testing.T, c *cluster) {
+	c.grantSecrets()
+	c.run()
+	var names []string
+	for i := range 20 {
+		names = append(names, c.createMSA(fmt.Sprintf("-%d", i), nil))
+	}
+	for _, name := range names {
+		c.reported(name, nil)
+	}
+	managed, hub := c.count()
+	for _, name := range names {
+		if _, err := c.msas().Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"labels":{"x":"y"}}}`), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.reported(c.createMSA("-marker", nil), nil)
+	if managed.writes.Load() != 1 || managed.tokens.Load() != 1 || managed.reviews.Load() != 0 || managed.reads.Load() != 0 || hub.writes.Load() != 2 || hub.reads.Load() != 0 {
+		t.Errorf("idle: managed %d writes %d tokens %d reviews %d reads, hub %d writes %d reads", managed.writes.Load(), managed.tokens.Load(), managed.reviews.Load(), managed.reads.Load(), hub.writes.Load(), hub.reads.Load())
+	}
+	c.kill()
+	managed, hub = c.count()
+	c.run()
+	eventually(t, "every token is reviewed", func(context.Context) error {
+		if n := managed.reviews.Load(); n < 21 {
+			return fmt.Errorf("%d are", n)
+		}
+		return nil
+	})
+	c.reported(c.createMSA("-marker-2", nil), nil)
+	if managed.writes.Load() != 1 || managed.tokens.Load() != 1 || managed.reviews.Load() != 21 || hub.writes.Load() != 2 {
+		t.Errorf("restart: managed %d writes %d tokens %d reviews, hub %d writes", managed.writes.Load(), managed.tokens.Load(), managed.reviews.Load(), hub.writes.Load())
+	}
+}
+
+// testUnserved: a hub that serves no accounts keeps the agent from nothing.
+func testUnserved(t *testing.T, c *cluster) {
+	c.grantSecrets()
+	var refused atomic.Int32
+	hook := exchange(func(request *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
+		if strings.HasPrefix(request.URL.Path, "/apis/authentication.open-cluster-management.io/") {
+			refused.Add(1)
+			return answer(request, http.StatusNotFound, "text/plain", "404 page not found\n"), nil
+		}
+		return send()
+	})
+	c.hubExchanges.Store(&hook)
+	c.run()
+	eventually(t, "the agent is ready without accounts", func(context.Context) error {
+		if refused.Load() == 0 {
+			return errors.New("it has not asked")
+		}
+		return c.agent.Ready()
+	})
+	c.hubExchanges.Store(nil)
+	c.reported(c.createMSA("", nil), nil)
+}

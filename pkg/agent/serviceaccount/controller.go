@@ -1,0 +1,316 @@
+package serviceaccount
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/wait"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
+	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	authenticationinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/authentication/v1beta1"
+	authenticationlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/authentication/v1beta1"
+)
+
+const (
+	// minBackoff and maxBackoff bound how long a failed account waits for its next try.
+	minBackoff = 200 * time.Millisecond
+	maxBackoff = 2 * time.Minute
+	// conflictBackoff bounds it while something is in the way that may go
+	// without the agent being told.
+	conflictBackoff = 30 * time.Second
+	// passTimeout bounds one pass.
+	passTimeout = 30 * time.Second
+)
+
+// Config is what a Controller needs. All fields are required.
+type Config struct {
+	// ClusterName is the name of the managed cluster, and so the namespace of its accounts.
+	ClusterName string
+	// Identity marks the ServiceAccounts of this agent; see [Identity].
+	Identity string
+	// HubHost is the address of the hub, for people.
+	HubHost string
+	// Namespace is where ServiceAccounts live on the managed cluster.
+	Namespace string
+	// Workers is how many accounts are handled at the same time.
+	Workers int
+	// VerifyInterval is how often a token is checked without a reason.
+	VerifyInterval time.Duration
+
+	// Hub reads and reports ManagedServiceAccounts.
+	Hub versioned.Interface
+	// HubSecrets keeps the Secrets on the hub.
+	HubSecrets kubernetes.Interface
+	// Managed keeps the ServiceAccounts.
+	Managed kubernetes.Interface
+	// CA reads the PEM bundle that verifies the API server of the managed cluster.
+	CA func() ([]byte, error)
+	// Clock is the time.
+	Clock clock.WithTicker
+}
+
+// Controller keeps the ServiceAccounts of one managed cluster and their tokens.
+type Controller struct {
+	clusterName, identity, hubHost, namespace string
+	workers                                   int
+	verifyInterval                            time.Duration
+	hub                                       versioned.Interface
+	hubSecrets, managed                       kubernetes.Interface
+	caSource                                  func() ([]byte, error)
+	clock                                     clock.WithTicker
+	// skew is how far the managed cluster's clock is ahead of ours.
+	skew atomic.Int64
+	ca   caBundle
+
+	ownerInformer, accountInformer cache.SharedIndexInformer
+	ownersSynced, accountsSynced   cache.InformerSynced
+	owners                         authenticationlisters.ManagedServiceAccountNamespaceLister
+	accounts                       corelisters.ServiceAccountLister
+	unserved                       atomic.Bool
+
+	queue   workqueue.TypedRateLimitingInterface[string]
+	backoff workqueue.TypedRateLimiter[string]
+	states  states
+
+	mu sync.Mutex
+	// made holds ServiceAccounts from their creation until the watch shows them.
+	made map[string]*corev1.ServiceAccount
+	// accountsErr is why the watch of ServiceAccounts failed last.
+	accountsErr error
+	counts      map[string]string // state of each account, for the metric
+}
+
+// New returns a controller. It makes no request.
+func New(config Config) (*Controller, error) {
+	c := &Controller{
+		clusterName: config.ClusterName, identity: config.Identity, hubHost: config.HubHost, namespace: config.Namespace,
+		workers: config.Workers, verifyInterval: config.VerifyInterval,
+		hub: config.Hub, hubSecrets: config.HubSecrets, managed: config.Managed, caSource: config.CA, clock: config.Clock,
+		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](minBackoff, maxBackoff),
+		made:    map[string]*corev1.ServiceAccount{}, counts: map[string]string{},
+	}
+	c.queue = workqueue.NewTypedRateLimitingQueueWithConfig(c.backoff,
+		workqueue.TypedRateLimitingQueueConfig[string]{Name: "managedserviceaccount", Clock: config.Clock})
+
+	c.ownerInformer = authenticationinformers.NewManagedServiceAccountInformer(config.Hub, config.ClusterName, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	// Those of others are watched as well, to know when they are no longer in the way.
+	c.accountInformer = coreinformers.NewFilteredServiceAccountInformer(config.Managed, config.Namespace, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+		func(options *metav1.ListOptions) { options.LabelSelector = v1beta1.ManagedServiceAccountLabel })
+	c.owners = authenticationlisters.NewManagedServiceAccountLister(c.ownerInformer.GetIndexer()).ManagedServiceAccounts(config.ClusterName)
+	c.accounts = corelisters.NewServiceAccountLister(c.accountInformer.GetIndexer())
+	err := errors.Join(
+		c.ownerInformer.SetTransform(dropManagedFields),
+		c.accountInformer.SetTransform(dropManagedFields),
+		c.ownerInformer.SetWatchErrorHandlerWithContext(c.ownersNotWatched),
+		c.accountInformer.SetWatchErrorHandlerWithContext(c.accountsNotWatched),
+	)
+	if err != nil {
+		return nil, err
+	}
+	if c.ownersSynced, err = handle(c.ownerInformer, c.enqueue); err != nil {
+		return nil, err
+	}
+	c.accountsSynced, err = handle(c.accountInformer, func(object metav1.Object) {
+		if account, ok := object.(*corev1.ServiceAccount); ok {
+			c.forget(account)
+		}
+		c.enqueue(object)
+	})
+	return c, err
+}
+
+func dropManagedFields(obj any) (any, error) {
+	if object, err := meta.Accessor(obj); err == nil {
+		object.SetManagedFields(nil)
+	}
+	return obj, nil
+}
+
+// handle lets changed see every object that changes.
+func handle(informer cache.SharedIndexInformer, changed func(metav1.Object)) (cache.InformerSynced, error) {
+	see := func(obj any) {
+		if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+			obj = gone.Obj
+		}
+		if object, err := meta.Accessor(obj); err == nil {
+			changed(object)
+		}
+	}
+	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: see, UpdateFunc: func(_, obj any) { see(obj) }, DeleteFunc: see,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return registration.HasSynced, nil
+}
+
+func (c *Controller) enqueue(object metav1.Object) { c.queue.Add(object.GetName()) }
+
+func (c *Controller) enqueueAll() {
+	owners, err := c.owners.List(labels.Everything())
+	if err != nil {
+		return
+	}
+	for _, owner := range owners {
+		c.queue.Add(owner.Name)
+	}
+}
+
+// ownersNotWatched keeps quiet about a hub that has no accounts for this agent.
+func (c *Controller) ownersNotWatched(ctx context.Context, reflector *cache.Reflector, err error) {
+	if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+		c.unserved.Store(false)
+		cache.DefaultWatchErrorHandler(ctx, reflector, err)
+		return
+	}
+	if !c.unserved.Swap(true) {
+		klog.FromContext(ctx).Info("The hub has no ManagedServiceAccounts for this agent; waiting for them", "err", err)
+	}
+}
+
+func (c *Controller) accountsNotWatched(ctx context.Context, reflector *cache.Reflector, err error) {
+	c.mu.Lock()
+	c.accountsErr = err
+	c.mu.Unlock()
+	cache.DefaultWatchErrorHandler(ctx, reflector, err)
+}
+
+// watchError is why the ServiceAccounts are not known.
+func (c *Controller) watchError() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.accountsErr != nil {
+		return c.accountsErr
+	}
+	return errors.New("no answer yet")
+}
+
+// Synced reports whether the controller knows all accounts of hub and cluster.
+func (c *Controller) Synced() bool { return c.ownersSynced() && c.accountsSynced() }
+
+// Unserved reports whether the hub has no ManagedServiceAccounts for this agent:
+// it does not serve them, or does not allow the agent to see them.
+func (c *Controller) Unserved() bool { return !c.ownersSynced() && c.unserved.Load() }
+
+// Run works until ctx ends, and returns when all it started has ended.
+func (c *Controller) Run(ctx context.Context) error {
+	logger := klog.FromContext(ctx)
+	var running sync.WaitGroup
+	defer func() {
+		c.queue.ShutDown()
+		running.Wait()
+	}()
+	c.readCA(ctx)
+	running.Go(func() { c.watchCA(ctx) })
+	running.Go(func() { c.ownerInformer.RunWithContext(ctx) })
+	running.Go(func() { c.accountInformer.RunWithContext(ctx) })
+	if !cache.WaitForCacheSync(ctx.Done(), c.ownersSynced) {
+		return nil
+	}
+	// A cluster that refuses to be watched is reported on each account.
+	err := wait.PollUntilContextCancel(ctx, minBackoff/4, true, func(context.Context) (bool, error) {
+		return c.accountsSynced() || apierrors.IsForbidden(c.watchError()), nil
+	})
+	if err != nil {
+		return nil
+	}
+	logger.Info("Keeping ServiceAccounts", "cluster", c.clusterName, "namespace", c.namespace, "identity", c.identity, "workers", c.workers)
+	for range c.workers {
+		running.Go(func() {
+			for c.next(ctx) {
+			}
+		})
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// next handles one account of the queue. It reports whether there may be more.
+func (c *Controller) next(ctx context.Context) bool {
+	name, shutdown := c.queue.Get()
+	if shutdown {
+		return false
+	}
+	defer c.queue.Done(name)
+	if ctx.Err() != nil {
+		return false
+	}
+	c.pass(ctx, name)
+	return true
+}
+
+// pass makes one pass over an account and decides when the next is due.
+func (c *Controller) pass(ctx context.Context, name string) {
+	logger := klog.FromContext(ctx).WithValues("account", name)
+	passCtx, cancel := context.WithTimeout(klog.NewContext(ctx, logger), passTimeout)
+	defer cancel()
+	start := time.Now()
+	st := c.states.get(name)
+	came, err := c.reconcile(passCtx, name, st)
+	if ctx.Err() != nil {
+		return
+	}
+	c.count(name, came.state)
+	if err == nil {
+		passSeconds.WithLabelValues("success").Observe(time.Since(start).Seconds())
+		if !came.waiting {
+			st.notBefore, st.complaint = time.Time{}, ""
+			c.backoff.Forget(name)
+		}
+		if came.again > 0 {
+			c.queue.AddAfter(name, came.again)
+		}
+		return
+	}
+	passSeconds.WithLabelValues("error").Observe(time.Since(start).Seconds())
+	delay := c.backoff.When(name)
+	if came.conflict {
+		delay = min(delay, conflictBackoff*2/3)
+	}
+	delay += rand.N(delay/2 + 1)
+	st.notBefore = c.clock.Now().Add(delay)
+	c.queue.AddAfter(name, delay)
+	if errors.Is(err, errAgain) || st.complaint == describe(err) {
+		logger.V(2).Info("Account is not yet as it should be", "err", err, "retryAfter", delay)
+		return
+	}
+	st.complaint = describe(err)
+	logger.Error(err, "Account is not as it should be", "retryAfter", delay)
+}
+
+// count keeps the metric of accounts by state.
+func (c *Controller) count(name, state string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.counts[name]
+	if before == state {
+		return
+	}
+	if before != "" {
+		accountsByState.WithLabelValues(before).Dec()
+	}
+	if state == "" {
+		delete(c.counts, name)
+		return
+	}
+	c.counts[name] = state
+	accountsByState.WithLabelValues(state).Inc()
+}

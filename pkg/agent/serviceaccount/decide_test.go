@@ -1,0 +1,201 @@
+package serviceaccount
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
+)
+
+var issued = time.Unix(1_800_000_000, 0)
+
+func testOwner() *v1beta1.ManagedServiceAccount {
+	return &v1beta1.ManagedServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "cluster", Name: "name", UID: "owner"}}
+}
+
+func testAccount(uid, label, madeFor string) *corev1.ServiceAccount {
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "name", UID: types.UID(uid)}}
+	if label != "" {
+		account.Labels = map[string]string{v1beta1.ManagedServiceAccountLabel: label}
+	}
+	if madeFor != "" {
+		account.Annotations = map[string]string{OwnerUIDAnnotation: madeFor}
+	}
+	return account
+}
+
+func TestJudgeAccount(t *testing.T) {
+	deleting := testAccount("uid", "me", "owner")
+	deleting.DeletionTimestamp = &metav1.Time{Time: issued}
+	foreignDeleting := testAccount("uid", "you", "")
+	foreignDeleting.DeletionTimestamp = &metav1.Time{Time: issued}
+	for what, test := range map[string]struct {
+		account  *corev1.ServiceAccount
+		recorded types.UID
+		want     accountVerdict
+	}{
+		"ours":                        {testAccount("uid", "me", "owner"), "", usable},
+		"ours, recorded":              {testAccount("uid", "me", "owner"), "uid", usable},
+		"ours, another recorded":      {testAccount("uid", "me", "owner"), "old", usable},
+		"of a former owner":           {testAccount("uid", "me", "before"), "", outlived},
+		"handed over":                 {testAccount("uid", "me", ""), "", unclaimed},
+		"label removed":               {testAccount("uid", "", "owner"), "uid", unclaimed},
+		"label changed":               {testAccount("uid", "you", "owner"), "uid", unclaimed},
+		"unlabelled":                  {testAccount("uid", "", ""), "", foreign},
+		"unlabelled, copied marks":    {testAccount("uid", "", "owner"), "", foreign},
+		"unlabelled, other recorded":  {testAccount("uid", "", ""), "old", foreign},
+		"of another agent":            {testAccount("uid", "you", "owner"), "", foreign},
+		"of the public agent":         {testAccount("uid", "true", ""), "", foreign},
+		"without UID, none recorded":  {testAccount("", "", ""), "", foreign},
+		"being deleted":               {deleting, "", terminating},
+		"of another, being deleted":   {foreignDeleting, "", foreign},
+		"of another, but it was ours": {foreignDeleting, "uid", terminating},
+	} {
+		if got := judgeAccount(test.account, "me", "owner", test.recorded); got != test.want {
+			t.Errorf("%s: %d, want %d", what, got, test.want)
+		}
+	}
+}
+
+// goodFacts is about an account with which all is well, ten minutes after its
+// token was issued for an hour.
+func goodFacts() facts {
+	f := facts{
+		now: issued.Add(10 * time.Minute), account: testAccount("uid", "me", "owner"), owner: testOwner(),
+		request: `{"validity":"1h0m0s"}`, ca: []byte("ca"), place: ours, verdict: accepted,
+	}
+	f.secret = desired(&corev1.Secret{}, f.owner, []byte(tokenOf("uid", issued, time.Hour).sign()), f.ca, f.request)
+	return f
+}
+
+func TestJudge(t *testing.T) {
+	setToken := func(p payload) func(*facts) {
+		return func(f *facts) { f.secret.Data[v1beta1.SecretTokenKey] = []byte(p.sign()) }
+	}
+	other := tokenOf("uid", issued, time.Hour)
+	other["sub"] = "system:serviceaccount:elsewhere:name"
+	for what, test := range map[string]struct {
+		change func(*facts)
+		want   plan
+		dead   bool
+	}{
+		"all well":         {change: func(*facts) {}},
+		"not reviewed yet": {change: func(f *facts) { f.verdict = notAsked }, want: plan{ask: true}},
+		"absent":           {change: func(f *facts) { f.place, f.secret = absent, nil }, want: plan{mint: causeMissing, write: true}, dead: true},
+		"new":              {change: func(f *facts) { f.place, f.secret = unread, nil }, want: plan{mint: causeMissing, write: true}, dead: true},
+		"no token":         {change: func(f *facts) { delete(f.secret.Data, v1beta1.SecretTokenKey) }, want: plan{mint: causeMissing, write: true}, dead: true},
+		"malformed":        {change: func(f *facts) { f.secret.Data[v1beta1.SecretTokenKey] = []byte("x") }, want: plan{mint: causeMalformed, write: true}, dead: true},
+		"other namespace":  {change: setToken(other), want: plan{mint: causeOther, write: true}, dead: true},
+		"former UID":       {change: setToken(tokenOf("old", issued, time.Hour)), want: plan{mint: causeReplaced, write: true}, dead: true},
+		"expired":          {change: func(f *facts) { f.now = issued.Add(time.Hour) }, want: plan{mint: causeExpired, write: true}, dead: true},
+		"rejected":         {change: func(f *facts) { f.verdict = rejected }, want: plan{mint: causeRejected, write: true}, dead: true},
+		"other request":    {change: func(f *facts) { f.request = `{"validity":"2h0m0s"}` }, want: plan{mint: causeRequest, write: true}},
+		"due":              {change: func(f *facts) { f.now = issued.Add(48 * time.Minute) }, want: plan{mint: causeDue, write: true}},
+		"not yet due":      {change: func(f *facts) { f.now = issued.Add(45*time.Minute - time.Second) }},
+		"bad, unreviewed":  {change: func(f *facts) { f.verdict, f.secret.Data = notAsked, nil }, want: plan{mint: causeMissing, write: true}, dead: true},
+		"granted less, as the status knows": {change: func(f *facts) {
+			f.owner.Status.TokenSecretRef = &v1beta1.TokenSecretReference{LastRefreshTimestamp: metav1.NewTime(issued)}
+			f.owner.Status.ExpirationTimestamp = &metav1.Time{Time: issued.Add(12 * time.Minute)}
+		}, want: plan{mint: causeDue, write: true}},
+		"status about another token": {change: func(f *facts) {
+			f.owner.Status.TokenSecretRef = &v1beta1.TokenSecretReference{LastRefreshTimestamp: metav1.NewTime(issued.Add(-time.Hour))}
+			f.owner.Status.ExpirationTimestamp = &metav1.Time{Time: issued.Add(5 * time.Minute)}
+		}},
+		"other CA":    {change: func(f *facts) { f.ca = []byte("new") }, want: plan{write: true}},
+		"more data":   {change: func(f *facts) { f.secret.Data["more"] = nil }, want: plan{write: true}},
+		"no label":    {change: func(f *facts) { f.secret.Labels = nil }, want: plan{write: true}},
+		"no owner":    {change: func(f *facts) { f.secret.OwnerReferences = nil }, want: plan{write: true}},
+		"other marks": {change: func(f *facts) { f.secret.Labels["x"], f.secret.Annotations["y"] = "y", "z" }},
+		"other owners": {change: func(f *facts) {
+			f.secret.OwnerReferences = append(f.secret.OwnerReferences, metav1.OwnerReference{UID: "x"})
+		}},
+	} {
+		f := goodFacts()
+		test.change(&f)
+		got := judge(f)
+		if got.ask != test.want.ask || got.mint != test.want.mint || got.write != test.want.write {
+			t.Errorf("%s: %+v, want %+v", what, got, test.want)
+		}
+		if got.mint.dead() != test.dead {
+			t.Errorf("%s: the token is dead: %t", what, got.mint.dead())
+		}
+	}
+}
+
+func TestPlaceOf(t *testing.T) {
+	const sub = "system:serviceaccount:ns:name"
+	for what, test := range map[string]struct {
+		change func(*corev1.Secret)
+		known  bool
+		want   place
+	}{
+		"ours":                        {func(*corev1.Secret) {}, false, ours},
+		"label lost, known":           {func(s *corev1.Secret) { s.Labels = nil }, true, ours},
+		"label lost, unknown":         {func(s *corev1.Secret) { s.Labels = nil }, false, taken},
+		"owner lost, known":           {func(s *corev1.Secret) { s.OwnerReferences = nil }, true, ours},
+		"owner lost, unknown":         {func(s *corev1.Secret) { s.OwnerReferences = nil }, false, taken},
+		"both lost":                   {func(s *corev1.Secret) { s.OwnerReferences, s.Labels = nil, nil }, true, taken},
+		"owner lost, no token of it":  {func(s *corev1.Secret) { s.OwnerReferences, s.Data = nil, nil }, true, taken},
+		"of a former account":         {func(s *corev1.Secret) { s.OwnerReferences[0].UID = "before" }, false, former},
+		"former, known":               {func(s *corev1.Secret) { s.OwnerReferences[0].UID = "before" }, true, former},
+		"former, unlabelled":          {func(s *corev1.Secret) { s.OwnerReferences[0].UID, s.Labels = "before", nil }, false, taken},
+		"owner by another version":    {func(s *corev1.Secret) { s.OwnerReferences[0].APIVersion = v1beta1.GroupName + "/v1alpha1" }, false, ours},
+		"UID of another kind":         {func(s *corev1.Secret) { s.OwnerReferences[0].Kind = "ConfigMap" }, false, taken},
+		"other type":                  {func(s *corev1.Secret) { s.Type = corev1.SecretTypeTLS }, true, taken},
+		"labelled, but somebody's":    {func(s *corev1.Secret) { s.OwnerReferences, s.Data = nil, nil }, false, taken},
+		"another account's reference": {func(s *corev1.Secret) { s.OwnerReferences[0].Name, s.OwnerReferences[0].UID = "x", "x" }, false, taken},
+	} {
+		f := goodFacts()
+		test.change(f.secret)
+		if got := placeOf(f.secret, f.owner, test.known, sub); got != test.want {
+			t.Errorf("%s: %d, want %d", what, got, test.want)
+		}
+	}
+}
+
+func TestLook(t *testing.T) {
+	good := func() (*checked, *v1beta1.ManagedServiceAccountStatus) {
+		return &checked{
+			held:    claims{accountUID: "uid", issued: issued, expires: issued.Add(time.Hour)},
+			request: "r", ca: 1, next: issued.Add(20 * time.Minute),
+		}, &v1beta1.ManagedServiceAccountStatus{}
+	}
+	now := issued.Add(10 * time.Minute)
+	nudged := func(reason string) *v1beta1.ManagedServiceAccountStatus {
+		return &v1beta1.ManagedServiceAccountStatus{Conditions: []metav1.Condition{{Type: v1beta1.ConditionSecretCreated, Status: metav1.ConditionFalse, Reason: reason}}}
+	}
+	for want, got := range map[reason]reason{
+		"":             func() reason { c, s := good(); return look(c, "uid", "r", 1, s, now, now) }(),
+		reasonFirst:    func() reason { _, s := good(); return look(nil, "uid", "r", 1, s, now, now) }(),
+		reasonAccount:  func() reason { c, s := good(); return look(c, "new", "r", 1, s, now, now) }(),
+		reasonRequest:  func() reason { c, s := good(); return look(c, "uid", "q", 1, s, now, now) }(),
+		reasonCA:       func() reason { c, s := good(); return look(c, "uid", "r", 2, s, now, now) }(),
+		reasonDue:      func() reason { c, s := good(); return look(c, "uid", "r", 1, s, now, issued.Add(48*time.Minute)) }(),
+		reasonInterval: func() reason { c, s := good(); return look(c, "uid", "r", 1, s, issued.Add(20*time.Minute), now) }(),
+		reasonNudge: func() reason {
+			c, _ := good()
+			return look(c, "uid", "r", 1, nudged(v1beta1.ReasonSecretMissing), now, now)
+		}(),
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	c, _ := good()
+	if got := look(c, "uid", "r", 1, nudged(v1beta1.ReasonSecretChanged), now, now); got != reasonNudge {
+		t.Errorf("changed: %q", got)
+	}
+	if got := look(c, "uid", "r", 1, nudged(v1beta1.ReasonSecretConflict), now, now); got != "" {
+		t.Errorf("our own finding: %q", got)
+	}
+}
+
+func TestIdentity(t *testing.T) {
+	if got := Identity("hub", "cluster1"); len(got) != 40 || got == Identity("hub", "cluster2") || got == Identity("hub2", "cluster1") {
+		t.Error(got)
+	}
+}

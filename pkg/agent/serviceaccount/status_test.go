@@ -1,0 +1,136 @@
+package serviceaccount
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
+)
+
+func wellReport() *report {
+	return &report{
+		account: &v1beta1.ServiceAccountReference{Namespace: "ns", Name: "name", UID: "uid"},
+		stored:  &v1beta1.TokenSecretReference{Name: "name", LastRefreshTimestamp: metav1.NewTime(issued), ResourceVersion: "7"},
+		expires: issued.Add(time.Hour),
+	}
+}
+
+// TestReport: what a report makes of the status of an account whose token is
+// valid for an hour, and that it makes the same of its own result.
+func TestReport(t *testing.T) {
+	good := wellReport().on(v1beta1.ManagedServiceAccountStatus{
+		Conditions: []metav1.Condition{{Type: v1beta1.ConditionNamespaceManaged, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonNotManaged}},
+	}, 1, issued)
+	failed := finding{v1beta1.ReasonTokenReportFailed, "token request: no"}
+	conflict := finding{v1beta1.ReasonSecretConflict, "Secret of somebody"}
+	disowned := finding{v1beta1.ReasonServiceAccountConflict, "ServiceAccount of somebody"}
+	early, late := issued.Add(time.Minute), issued.Add(time.Hour)
+	type reasons struct{ account, secret, token string }
+	for what, test := range map[string]struct {
+		report *report
+		before *v1beta1.ManagedServiceAccountStatus
+		now    time.Time
+		want   reasons
+		refs   bool
+	}{
+		"well":                        {wellReport(), nil, early, reasons{"ServiceAccountPresent", "SecretCreated", "TokenReported"}, true},
+		"nothing to say":              {&report{}, nil, early, reasons{"ServiceAccountPresent", "SecretCreated", "TokenReported"}, true},
+		"rotation fails":              {&report{tokenFailed: failed}, nil, early, reasons{"ServiceAccountPresent", "SecretCreated", "TokenReportFailed"}, true},
+		"rotation failed for long":    {&report{tokenFailed: failed}, nil, late, reasons{"ServiceAccountPresent", "SecretCreated", "TokenExpired"}, false},
+		"dead token":                  {&report{tokenFailed: failed, dead: true}, nil, early, reasons{"ServiceAccountPresent", "SecretCreated", "TokenReportFailed"}, false},
+		"Secret gone":                 {&report{tokenFailed: failed, secretFailed: finding{v1beta1.ReasonSecretMissing, "gone"}, dead: true}, nil, early, reasons{"ServiceAccountPresent", "SecretMissing", "TokenReportFailed"}, false},
+		"Secret of somebody else":     {&report{tokenFailed: conflict, secretFailed: conflict}, nil, early, reasons{"ServiceAccountPresent", "SecretConflict", "SecretConflict"}, false},
+		"Secret out of reach":         {&report{tokenFailed: conflict}, nil, early, reasons{"ServiceAccountPresent", "SecretCreated", "SecretConflict"}, true},
+		"account of somebody else":    {&report{accountFailed: disowned, tokenFailed: disowned, disowned: true, dead: true}, nil, early, reasons{"ServiceAccountConflict", "SecretCreated", "ServiceAccountConflict"}, false},
+		"invalid spec":                {&report{tokenFailed: finding{v1beta1.ReasonInvalidSpec, "x"}}, nil, early, reasons{"ServiceAccountPresent", "SecretCreated", "InvalidSpec"}, true},
+		"invalid spec for long":       {&report{tokenFailed: finding{v1beta1.ReasonInvalidSpec, "x"}}, nil, late, reasons{"ServiceAccountPresent", "SecretCreated", "InvalidSpec"}, false},
+		"new, token fails":            {&report{account: wellReport().account, tokenFailed: failed}, &v1beta1.ManagedServiceAccountStatus{}, early, reasons{"ServiceAccountPresent", "TokenReportFailed", "TokenReportFailed"}, false},
+		"new, invalid spec":           {&report{account: wellReport().account, tokenFailed: finding{v1beta1.ReasonInvalidSpec, "x"}}, &v1beta1.ManagedServiceAccountStatus{}, early, reasons{"ServiceAccountPresent", "InvalidSpec", "InvalidSpec"}, false},
+		"new, ServiceAccount refused": {&report{accountFailed: finding{v1beta1.ReasonServiceAccountFailed, "x"}, tokenFailed: failed, dead: true}, &v1beta1.ManagedServiceAccountStatus{}, early, reasons{"ServiceAccountFailed", "TokenReportFailed", "TokenReportFailed"}, false},
+	} {
+		before := good
+		if test.before != nil {
+			before = *test.before
+		}
+		after := test.report.on(before, 1, test.now)
+		got := reasons{}
+		for kind, to := range map[string]*string{
+			v1beta1.ConditionAllServiceAccountPresent: &got.account, v1beta1.ConditionSecretCreated: &got.secret, v1beta1.ConditionTokenReported: &got.token,
+		} {
+			condition := meta.FindStatusCondition(after.Conditions, kind)
+			if condition == nil {
+				t.Fatalf("%s: no %s", what, kind)
+			}
+			*to = condition.Reason
+			if (condition.Status == metav1.ConditionTrue) != (condition.Reason == v1beta1.ReasonServiceAccountPresent || condition.Reason == v1beta1.ReasonSecretCreated || condition.Reason == v1beta1.ReasonTokenReported) {
+				t.Errorf("%s: %s is %s for %s", what, kind, condition.Status, condition.Reason)
+			}
+		}
+		if got != test.want {
+			t.Errorf("%s: %+v, want %+v", what, got, test.want)
+		}
+		if refs := after.TokenSecretRef != nil && after.ExpirationTimestamp != nil; refs != test.refs {
+			t.Errorf("%s: there is a reference: %t", what, refs)
+		}
+		if test.before == nil && meta.FindStatusCondition(after.Conditions, v1beta1.ConditionNamespaceManaged) == nil {
+			t.Errorf("%s: the condition of somebody else is gone", what)
+		}
+		if again := test.report.on(after, 1, test.now.Add(time.Minute)); !equality.Semantic.DeepEqual(again, after) {
+			t.Errorf("%s: reported again, it is another: %+v, before %+v", what, again, after)
+		}
+	}
+}
+
+// TestDescribe: the same trouble reads the same every time.
+func TestDescribe(t *testing.T) {
+	dial := func(port int) error {
+		return fmt.Errorf("token request: %w", &url.Error{Op: "Post", URL: "https://10.0.0.1", Err: &net.OpError{
+			Op: "read", Net: "tcp", Source: &net.TCPAddr{Port: port}, Addr: &net.TCPAddr{Port: 6443}, Err: errors.New("connection reset by peer"),
+		}})
+	}
+	if a, b := describe(dial(1)), describe(dial(2)); a != b || a != "token request: read: connection reset by peer" {
+		t.Errorf("%q and %q", a, b)
+	}
+	if got := describe(fmt.Errorf("get Secret: %w", context.DeadlineExceeded)); got != "get Secret: no answer in time" {
+		t.Error(got)
+	}
+	if got := describe(errors.New("plain")); got != "plain" {
+		t.Error(got)
+	}
+}
+
+func TestCABundle(t *testing.T) {
+	var b caBundle
+	if _, _, err := b.get(); err == nil {
+		t.Error("a bundle before it was read")
+	}
+	b.set(nil, errors.New("no"))
+	if _, _, err := b.get(); err == nil || err.Error() != "no" {
+		t.Error(err)
+	}
+	if !b.set([]byte("a"), nil) || b.set([]byte("a"), nil) || b.set(nil, errors.New("no")) {
+		t.Error("a change is one of the content")
+	}
+	if content, version, err := b.get(); string(content) != "a" || version != 1 || err != nil {
+		t.Errorf("%s, %d, %v", content, version, err)
+	}
+	if !b.set([]byte("b"), nil) {
+		t.Error("a change was missed")
+	}
+	var empty caBundle
+	if !empty.set(nil, nil) {
+		t.Error("an empty bundle was not taken")
+	}
+	if _, version, err := empty.get(); version != 1 || err != nil {
+		t.Errorf("%d, %v", version, err)
+	}
+}

@@ -1,0 +1,225 @@
+package serviceaccount
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
+)
+
+const (
+	// grantPatience is how long a Secret may be out of reach until that is
+	// reported: the hub grants access to a new Secret within a second.
+	grantPatience = 3 * time.Second
+	// grantInterval is how often it is tried meanwhile.
+	grantInterval = 250 * time.Millisecond
+	// collectInterval is how often it is looked whether the Secret of a former
+	// account is gone.
+	collectInterval = time.Second
+)
+
+// task is the second half of a pass: the ServiceAccount is there, and its token
+// has to be on the hub.
+type task struct {
+	*Controller
+	st      *accountState
+	owner   *v1beta1.ManagedServiceAccount
+	account *corev1.ServiceAccount
+	report  *report
+
+	wanted    request
+	ca        []byte
+	caVersion uint64
+	// quiet is whether nothing is known to be wrong with what the status says,
+	// so that it stays if this look comes to nothing.
+	quiet bool
+	// absence is what to say of the Secret if no other can be made.
+	absence finding
+}
+
+// keepToken keeps a good token of the ServiceAccount in the Secret on the hub.
+func (t *task) keepToken(ctx context.Context) (outcome, error) {
+	if ref := t.owner.Status.ServiceAccountRef; ref != nil && ref.UID != "" && ref.UID != t.account.UID {
+		t.report.dead = true
+	}
+	var invalid error
+	if t.wanted, invalid = requestOf(&t.owner.Spec); invalid != nil {
+		t.report.tokenFailed = finding{v1beta1.ReasonInvalidSpec, invalid.Error()}
+		t.st.checked, t.st.spare = nil, nil
+		if expires := t.owner.Status.ExpirationTimestamp; expires != nil {
+			// Then it has to be said that it has expired.
+			return outcome{looked: true, again: max(expires.Sub(t.managedNow()), time.Second)}, nil
+		}
+		return outcome{looked: true}, nil
+	}
+	var err error
+	if t.ca, t.caVersion, err = t.Controller.ca.get(); err != nil {
+		return t.fail(fmt.Errorf("CA of the managed cluster: %w", err))
+	}
+	why := look(t.st.checked, t.account.UID, t.wanted.text, t.caVersion, &t.owner.Status, t.clock.Now(), t.managedNow())
+	if why == "" {
+		return t.good(), nil
+	}
+	t.quiet = routine(why, &t.owner.Status, t.managedNow())
+	came, err := t.check(ctx)
+	came.looked = true
+	return came, err
+}
+
+// check looks at the Secret and makes it what it should be.
+func (t *task) check(ctx context.Context) (outcome, error) {
+	f := facts{now: t.managedNow(), account: t.account, owner: t.owner, request: t.wanted.text, ca: t.ca}
+	if !t.st.unstored {
+		var err error
+		known := t.owner.Status.TokenSecretRef != nil || t.st.checked != nil
+		if f.secret, f.place, err = t.readSecret(ctx, t.owner, known); err != nil {
+			return t.secretFailed(err)
+		}
+		if f.place == taken || f.place == hidden || f.place == former {
+			return t.inTheWay(f.place)
+		}
+	}
+	p := judge(f)
+	reviewed := t.clock.Now()
+	if p.ask {
+		if last := t.st.checked; last != nil && last.version == f.secret.ResourceVersion && reviewed.Before(last.reviewed.Add(t.verifyInterval/2)) {
+			f.verdict, reviewed = accepted, last.reviewed
+		} else {
+			var err error
+			if f.verdict, err = t.review(ctx, f.secret); err != nil {
+				return t.fail(err)
+			}
+		}
+		p = judge(f)
+	}
+	if p.mint != "" {
+		t.quiet = false
+		t.report.dead = t.report.dead || p.mint.dead()
+		if f.place == absent && (t.owner.Status.TokenSecretRef != nil || nudge(&t.owner.Status) != "") {
+			t.absence = finding{v1beta1.ReasonSecretMissing, "The Secret is not on the hub"}
+		}
+		if err := t.ensureSpare(ctx, f.now, p.mint); err != nil {
+			return t.fail(err)
+		}
+		p.held = t.st.spare.claims
+	}
+	secret := f.secret
+	if p.write {
+		var err error
+		if secret, err = t.store(ctx, f.secret, p); apierrors.IsAlreadyExists(err) {
+			// It has to be found out whose it is. The token is kept for that.
+			t.st.unstored = false
+			return outcome{again: time.Millisecond, waiting: true}, nil
+		} else if err != nil {
+			return t.secretFailed(err)
+		}
+	}
+	t.st.spare, t.st.unstored, t.st.waitingSince = nil, false, time.Time{}
+	t.st.checked = &checked{
+		held: p.held, request: t.wanted.text, ca: t.caVersion, version: secret.ResourceVersion,
+		reviewed: reviewed, next: t.clock.Now().Add(wait.Jitter(t.verifyInterval*3/4, 2.0/3)),
+	}
+	return t.good(), nil
+}
+
+// ensureSpare makes sure that there is a token to store: one that could not be
+// stored before, or a new one.
+func (t *task) ensureSpare(ctx context.Context, now time.Time, why cause) error {
+	if spare := t.st.spare; spare != nil && spare.accountUID == t.account.UID && spare.request == t.wanted.text && spare.fresh(now) {
+		return nil
+	}
+	var err error
+	t.st.spare, err = t.mint(ctx, t.account, t.wanted, why)
+	return err
+}
+
+// store writes the Secret as planned.
+func (t *task) store(ctx context.Context, secret *corev1.Secret, p plan) (*corev1.Secret, error) {
+	if secret == nil {
+		secret = &corev1.Secret{}
+	}
+	token := secret.Data[v1beta1.SecretTokenKey]
+	if p.mint != "" {
+		token = []byte(t.st.spare.token)
+	}
+	return t.writeSecret(ctx, desired(secret, t.owner, token, t.ca, t.wanted.text))
+}
+
+// good reports that all is well, until the next look.
+func (t *task) good() outcome {
+	have := t.st.checked
+	t.report.stored = &v1beta1.TokenSecretReference{
+		Name: t.owner.Name, LastRefreshTimestamp: metav1.NewTime(have.held.issued), ResourceVersion: have.version,
+	}
+	t.report.expires = have.held.expires
+	due := have.held.due().Sub(t.managedNow())
+	return outcome{again: max(min(due, have.next.Sub(t.clock.Now())), time.Millisecond)}
+}
+
+// fail reports what went wrong, unless the status stays.
+func (t *task) fail(err error) (outcome, error) {
+	if !t.quiet && !errors.Is(err, errAgain) {
+		t.report.tokenFailed, t.report.secretFailed = finding{v1beta1.ReasonTokenReportFailed, describe(err)}, t.absence
+	}
+	return outcome{}, err
+}
+
+// secretFailed is fail for a request about the Secret. A refusal is not said
+// before it lasts: the hub grants access when it sees the first account.
+func (t *task) secretFailed(err error) (outcome, error) {
+	if apierrors.IsForbidden(err) && t.patient() {
+		return outcome{again: grantInterval, waiting: true}, nil
+	}
+	t.st.unstored = false
+	failures.WithLabelValues("secret").Inc()
+	return t.fail(err)
+}
+
+// patient reports whether to wait for the hub to grant access to a Secret, or to
+// remove it, without saying anything.
+func (t *task) patient() bool {
+	now := t.clock.Now()
+	if t.st.waitingSince.IsZero() {
+		t.st.waitingSince = now
+	}
+	return now.Before(t.st.waitingSince.Add(grantPatience))
+}
+
+// inTheWay deals with a Secret that the agent may not, or cannot, change. It may
+// soon be out of the way, which holds up no worker and is reported only if it
+// takes long.
+func (t *task) inTheWay(where place) (outcome, error) {
+	if where != taken && t.patient() {
+		return outcome{again: grantInterval, waiting: true}, nil
+	}
+	why := finding{reason: v1beta1.ReasonSecretConflict}
+	name := t.owner.Namespace + "/" + t.owner.Name
+	switch where {
+	case taken:
+		why.message = fmt.Sprintf("Secret %s of the hub is not that of this account and stays as it is; it has to be deleted, or the account needs another name", name)
+		t.st.checked = nil
+		t.report.tokenFailed, t.report.secretFailed = why, why
+		return outcome{conflict: true}, errors.New(why.message)
+	case former:
+		why.message = fmt.Sprintf("Secret %s of the hub is that of a former account with this name, which the hub's garbage collector has yet to remove", name)
+	default:
+		why.message = fmt.Sprintf("Secret %s of the hub is not that of this account and stays as it is, or the hub has not given the agent access to it yet", name)
+	}
+	if !t.quiet {
+		t.report.tokenFailed = why
+		if t.owner.Status.TokenSecretRef == nil {
+			t.report.secretFailed = why
+		}
+	}
+	if where == former {
+		return outcome{again: collectInterval, waiting: true}, nil
+	}
+	return outcome{conflict: true}, errors.New(why.message)
+}
