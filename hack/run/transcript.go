@@ -48,6 +48,9 @@ func transcript(ctx context.Context, fleet *localhub.Fleet) error {
 	if err != nil {
 		return err
 	}
+	if err := reported(ctx, fleet.Hub, manifests); err != nil {
+		return err
+	}
 	rbac, err := delivered(ctx, fleet.Hub, member.Cluster, manifests)
 	if err != nil {
 		return err
@@ -77,6 +80,9 @@ func transcript(ctx context.Context, fleet *localhub.Fleet) error {
 		if err := kubectl(ctx, command...); err != nil {
 			return err
 		}
+	}
+	if err := useAccount(ctx, member.Name); err != nil {
+		return err
 	}
 	fmt.Println()
 	return nil

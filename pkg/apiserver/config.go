@@ -4,6 +4,7 @@ package apiserver
 
 import (
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,11 +12,15 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	componentbaseconfig "k8s.io/component-base/config"
 	baseversion "k8s.io/component-base/version"
 
+	"open-cluster-management.io/hub-apiserver/pkg/accountsync"
+	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
@@ -41,6 +46,8 @@ type ExtraConfig struct {
 	Namespace string
 	// ManifestLimitBytes bounds the manifests of one ManifestWork.
 	ManifestLimitBytes int64
+	// MaximumTokenValidity bounds how long tokens of ManagedServiceAccounts are valid; 0 for no bound.
+	MaximumTokenValidity time.Duration
 	// LeaderElection decides which replica runs the controllers.
 	LeaderElection componentbaseconfig.LeaderElectionConfiguration
 	// Embedded is the etcd in this process; nil when there is a cluster of etcd.
@@ -101,14 +108,31 @@ func (c CompletedConfig) New() (*Server, error) {
 	}
 
 	informers := clients.informers()
+	resolver, err := newResolver(informers)
+	if err != nil {
+		return nil, err
+	}
 	deliverer := &worksync.Deliverer{
 		Permissions:    clients.own.RbacV1alpha1(),
 		Works:          clients.works.WorkV1(),
 		Clusters:       clients.clusters.ClusterV1(),
 		CachedClusters: informers.clusters.Cluster().V1().ManagedClusters().Lister(),
+		Accounts:       clients.accounts.AuthenticationV1beta1(),
+		CachedAccounts: informers.accounts.Authentication().V1beta1().ManagedServiceAccounts().Lister(),
 		SizeLimitBytes: c.extra.ManifestLimitBytes,
 	}
-	table := Resources(Dependencies{Delivery: deliverer, ManifestLimitBytes: c.extra.ManifestLimitBytes})
+	table := Resources(Dependencies{
+		Delivery:           deliverer,
+		Authorizer:         c.generic.Authorization.Authorizer,
+		ManifestLimitBytes: c.extra.ManifestLimitBytes,
+		Placement: &accountsync.Placement{
+			Clusters:        clients.clusters.ClusterV1(),
+			SetsAndBindings: clients.sets.ClusterV1beta2(),
+			CachedClusters:  informers.clusters.Cluster().V1().ManagedClusters().Lister(),
+			CachedSets:      resolver,
+		},
+		MaximumTokenValidity: c.extra.MaximumTokenValidity,
+	})
 	groups, err := apiGroups(table, c.generic.MergedResourceConfig, c.generic.RESTOptionsGetter)
 	if err != nil {
 		return nil, err
@@ -117,23 +141,40 @@ func (c CompletedConfig) New() (*Server, error) {
 		return nil, fmt.Errorf("installing the API groups: %w", err)
 	}
 
-	s := &Server{generic: generic, hub: hub, extra: c.extra, clients: clients, informers: informers}
+	s := &Server{
+		generic: generic, hub: hub, extra: c.extra, clients: clients, informers: informers,
+		hubInformers: kubeinformers.NewSharedInformerFactoryWithOptions(hub, 0, kubeinformers.WithTweakListOptions(func(options *metav1.ListOptions) {
+			options.LabelSelector = clusterv1.ClusterNameLabel
+		}), kubeinformers.WithTransform(withoutManagedFields)),
+	}
 	works := s.informers.works.Work().V1().ManifestWorks()
-	repair, err := worksync.NewController(deliverer,
-		s.informers.own.Rbac().V1alpha1().ClusterPermissions(), works,
-		s.informers.clusters.Cluster().V1().ManagedClusters())
+	repair, err := worksync.NewController(deliverer, worksync.Informers{
+		Permissions: s.informers.own.Rbac().V1alpha1().ClusterPermissions(),
+		Works:       works,
+		Clusters:    s.informers.clusters.Cluster().V1().ManagedClusters(),
+		Accounts:    s.informers.accounts.Authentication().V1beta1().ManagedServiceAccounts(),
+		NoAccounts:  clients.accounts != clients.own,
+	})
 	if err != nil {
 		return nil, err
 	}
 	s.controllers = append(s.controllers, repair.Run)
+	s.addClusterSets(resolver)
 	if clients.works == clients.own {
 		// A hub that keeps the works elsewhere has its own way to expire them, and to
 		// let agents clean up.
-		s.controllers = append(s.controllers, worksync.NewExpirer(clients.works.WorkV1(), works).Run)
-		s.hubInformers = kubeinformers.NewSharedInformerFactoryWithOptions(hub, 0, kubeinformers.WithTweakListOptions(func(options *metav1.ListOptions) {
-			options.LabelSelector = clusterv1.ClusterNameLabel
-		}))
-		s.controllers = append(s.controllers, worksync.NewAgentAccess(hub, clients.works.WorkV1(), s.hubInformers.Rbac().V1().RoleBindings()).Run)
+		s.controllers = append(s.controllers,
+			worksync.NewExpirer(clients.works.WorkV1(), works).Run,
+			worksync.NewAgentAccess(hub, clients.works.WorkV1(), s.hubInformers.Rbac().V1().RoleBindings()).Run)
+	}
+	if clients.accounts == clients.own {
+		metadata, err := metadata.NewForConfig(c.hub)
+		if err != nil {
+			return nil, fmt.Errorf("building the hub's client: %w", err)
+		}
+		if err := s.addAccounts(metadata, resolver); err != nil {
+			return nil, err
+		}
 	}
 	return s, s.addHooks()
 }
@@ -141,7 +182,7 @@ func (c CompletedConfig) New() (*Server, error) {
 // clients reach each group where the hub keeps it: in this server, or in the
 // hub's own CustomResourceDefinitions for a group that this server does not serve.
 type clients struct {
-	own, works, clusters versioned.Interface
+	own, works, clusters, sets, accounts versioned.Interface
 }
 
 func (c CompletedConfig) clients() (*clients, error) {
@@ -155,31 +196,44 @@ func (c CompletedConfig) clients() (*clients, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building the hub's client: %w", err)
 	}
-	out := &clients{own: own, works: hub, clusters: hub}
+	out := &clients{own: own, works: hub, clusters: hub, sets: hub, accounts: hub}
 	if c.generic.MergedResourceConfig.ResourceEnabled(workv1.SchemeGroupVersion.WithResource("manifestworks")) {
 		out.works = own
 	}
 	if c.generic.MergedResourceConfig.ResourceEnabled(clusterv1.SchemeGroupVersion.WithResource("managedclusters")) {
 		out.clusters = own
 	}
+	if c.generic.MergedResourceConfig.ResourceEnabled(clusterv1beta2.SchemeGroupVersion.WithResource("managedclustersets")) {
+		out.sets = own
+	}
+	if c.generic.MergedResourceConfig.ResourceEnabled(authenticationv1beta1.SchemeGroupVersion.WithResource("managedserviceaccounts")) {
+		out.accounts = own
+	}
 	return out, nil
 }
 
-// informerFactories follow clients: one factory for each place.
+// informerFactories follow clients: one factory for each place. That of accounts
+// which the hub keeps is apart, since the hub may have none.
 type informerFactories struct {
-	own, works, clusters externalversions.SharedInformerFactory
+	own, works, clusters, sets, accounts externalversions.SharedInformerFactory
 }
 
 func (c *clients) informers() informerFactories {
 	factories := map[versioned.Interface]externalversions.SharedInformerFactory{}
+	apart := func(client versioned.Interface) externalversions.SharedInformerFactory {
+		return externalversions.NewSharedInformerFactoryWithOptions(client, 0, externalversions.WithTransform(withoutManagedFields))
+	}
 	of := func(client versioned.Interface) externalversions.SharedInformerFactory {
 		if factories[client] == nil {
-			factories[client] = externalversions.NewSharedInformerFactoryWithOptions(client, 0,
-				externalversions.WithTransform(withoutManagedFields))
+			factories[client] = apart(client)
 		}
 		return factories[client]
 	}
-	return informerFactories{own: of(c.own), works: of(c.works), clusters: of(c.clusters)}
+	out := informerFactories{own: of(c.own), works: of(c.works), clusters: of(c.clusters), sets: of(c.sets), accounts: of(c.own)}
+	if c.accounts != c.own {
+		out.accounts = apart(c.accounts)
+	}
+	return out
 }
 
 // withoutManagedFields keeps caches small: nobody who reads them looks at

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
@@ -37,9 +38,13 @@ type hubAccess struct {
 	err     error
 }
 
-// newHubAccess knows what the server needs, which includes ManifestWorks and
-// ManagedClusters where the hub itself keeps them.
-func newHubAccess(hub kubernetes.Interface, leaseNamespaces []string, worksOnHub, clustersOnHub bool) *hubAccess {
+// hubKeeps tells which kinds the hub itself keeps, so that the server has to ask for them there.
+type hubKeeps struct {
+	works, clusters, sets, accounts bool
+}
+
+// newHubAccess knows what the server needs.
+func newHubAccess(hub kubernetes.Interface, leaseNamespaces []string, keeps hubKeeps) *hubAccess {
 	a := &hubAccess{hub: hub}
 	add := func(namespace, group, resource string, verbs ...string) {
 		for _, verb := range verbs {
@@ -67,13 +72,23 @@ func newHubAccess(hub kubernetes.Interface, leaseNamespaces []string, worksOnHub
 	for _, namespace := range slices.Compact(leaseNamespaces) {
 		add(namespace, "coordination.k8s.io", "leases", "get", "create", "update")
 	}
-	if !worksOnHub {
-		add("", "rbac.authorization.k8s.io", "rolebindings", "list", "watch", "update")
-	} else {
+	if keeps.works {
 		add("", workv1.GroupName, "manifestworks", "get", "list", "watch", "create", "update", "delete")
+	} else {
+		add("", rbacv1.GroupName, "rolebindings", "list", "watch", "update")
 	}
-	if clustersOnHub {
+	if keeps.clusters {
 		add("", clusterv1.GroupName, "managedclusters", "get", "list", "watch")
+	}
+	if keeps.sets {
+		add("", clusterv1.GroupName, "managedclustersets", "get", "list", "watch")
+		add("", clusterv1.GroupName, "managedclustersetbindings", "get", "list", "watch")
+	}
+	if !keeps.accounts {
+		add("", rbacv1.GroupName, "roles", "get", "list", "watch", "create", "update", "delete")
+		add("", rbacv1.GroupName, "rolebindings", "get", "list", "watch", "create", "update", "delete")
+		// Beside what it watches, what it lets agents do: RBAC has nobody grant more.
+		add("", "", "secrets", "list", "watch", "get", "create", "update", "patch")
 	}
 	return a
 }

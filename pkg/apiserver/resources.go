@@ -3,16 +3,22 @@ package apiserver
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 
+	proxyv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/authentication/managedserviceaccount"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/cluster/managedcluster"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/cluster/managedclusterset"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/cluster/managedclustersetbinding"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/clusterpermission"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/work/manifestwork"
@@ -22,25 +28,40 @@ import (
 type Dependencies struct {
 	// Delivery carries ClusterPermissions to managed clusters.
 	Delivery clusterpermission.Delivery
+	// Authorizer tells what callers may do beyond the write they ask for.
+	Authorizer authorizer.Authorizer
 	// ManifestLimitBytes bounds the manifests of one ManifestWork.
 	ManifestLimitBytes int64
+	// Placement knows where ManagedServiceAccounts may be.
+	Placement managedserviceaccount.Placement
+	// MaximumTokenValidity bounds how long their tokens are valid; 0 for no bound.
+	MaximumTokenValidity time.Duration
 }
 
 // Resources is the one table of everything served.
 func Resources(d Dependencies) []definition.Resource {
 	return []definition.Resource{
-		managedcluster.Definition(),
+		managedcluster.Definition(d.Authorizer),
+		managedclusterset.Definition(),
+		managedclustersetbinding.Definition(d.Authorizer),
 		manifestwork.Definition(d.ManifestLimitBytes),
 		clusterpermission.Definition(d.Delivery),
+		managedserviceaccount.Definition(d.Placement, d.MaximumTokenValidity),
 	}
 }
 
-// DefaultResourceConfig enables everything in the table; --runtime-config changes it.
+// optional are the versions that are served only if --runtime-config enables
+// them. This one is the spelling of seed 002 for what another group has as well.
+var optional = []schema.GroupVersion{proxyv1alpha1.SchemeGroupVersion}
+
+// DefaultResourceConfig enables everything in the table but what is optional;
+// --runtime-config changes it.
 func DefaultResourceConfig() *serverstorage.ResourceConfig {
 	config := serverstorage.NewResourceConfig()
 	for _, resource := range Resources(Dependencies{}) {
 		config.EnableVersions(resource.Versions...)
 	}
+	config.DisableVersions(optional...)
 	return config
 }
 

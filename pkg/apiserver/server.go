@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
@@ -26,8 +27,10 @@ type Server struct {
 	extra     *ExtraConfig
 	clients   *clients
 	informers informerFactories
-	// hubInformers are of the hub's own resources; nil where no controller needs any.
-	hubInformers informers.SharedInformerFactory
+	// hubInformers are of the hub's own resources that are labelled with the name
+	// of a cluster, secretInformers of the metadata of its accounts' Secrets.
+	hubInformers    informers.SharedInformerFactory
+	secretInformers metadatainformer.SharedInformerFactory
 	// controllers run on the leader, each until its context ends.
 	controllers []func(context.Context)
 
@@ -39,7 +42,12 @@ type Server struct {
 
 func (s *Server) addHooks() error {
 	leases := []string{s.extra.Namespace, s.extra.LeaderElection.ResourceNamespace}
-	access := newHubAccess(s.hub, leases, s.clients.works != s.clients.own, s.clients.clusters != s.clients.own)
+	access := newHubAccess(s.hub, leases, hubKeeps{
+		works:    s.clients.works != s.clients.own,
+		clusters: s.clients.clusters != s.clients.own,
+		sets:     s.clients.sets != s.clients.own,
+		accounts: s.secretInformers == nil,
+	})
 	if err := s.generic.AddReadyzChecks(healthz.NamedCheck("hub-permissions", access.check)); err != nil {
 		return err
 	}
@@ -47,6 +55,9 @@ func (s *Server) addHooks() error {
 		"hub-permissions": access.run,
 		"own-informers":   s.runInformers,
 		"hub-controllers": s.campaign,
+	}
+	if s.clients.accounts != s.clients.own {
+		hooks["account-informers"] = s.runAccountInformers
 	}
 	if s.extra.Embedded != nil {
 		hooks["embedded-etcd-maintenance"] = s.extra.Embedded.Maintain
@@ -103,9 +114,9 @@ func (s *Server) runInformers(ctx context.Context) {
 		Start(<-chan struct{})
 		Shutdown()
 	}
-	factories := []factory{s.informers.own, s.informers.works, s.informers.clusters}
-	if s.hubInformers != nil {
-		factories = append(factories, s.hubInformers)
+	factories := []factory{s.informers.own, s.informers.works, s.informers.clusters, s.informers.sets, s.hubInformers}
+	if s.secretInformers != nil {
+		factories = append(factories, s.secretInformers)
 	}
 	for _, factory := range factories {
 		factory.Start(ctx.Done())

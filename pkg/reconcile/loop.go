@@ -26,6 +26,8 @@ type Loop struct {
 	// Name of the loop in logs and in the metrics of its queue.
 	Name  string
 	Feeds []Feed
+	// Initial are looked at when the loop starts, whether they exist or not.
+	Initial []cache.ObjectName
 	// Reconcile makes an object what it should be. An error tries again with
 	// exponential backoff, a positive duration after that time.
 	Reconcile func(context.Context, cache.ObjectName) (time.Duration, error)
@@ -35,7 +37,15 @@ type Loop struct {
 // the informer.
 type Feed struct {
 	Informer cache.SharedIndexInformer
-	Keys     func(obj any) []cache.ObjectName
+	// Keys are the objects that obj concerns. Of an update, those that the former
+	// state concerned are looked at too.
+	Keys func(obj any) []cache.ObjectName
+	// Ignore tells which updates concern nothing; nil ignores none. It is for
+	// objects that change often, and seldom in what matters.
+	Ignore func(old, obj any) bool
+	// MaybeAbsent is for objects that a hub may not have at all: the loop does not
+	// wait until they are known.
+	MaybeAbsent bool
 }
 
 type queue = workqueue.TypedRateLimitingInterface[cache.ObjectName]
@@ -58,7 +68,7 @@ func (l *Loop) Run(ctx context.Context) {
 	for _, feed := range l.Feeds {
 		// Adding the handler replays every object, so that each is looked at
 		// once by whoever has just become the one that acts.
-		registration, err := feed.Informer.AddEventHandler(handler(q, feed.Keys))
+		registration, err := feed.Informer.AddEventHandler(handler(q, feed))
 		if err != nil {
 			utilruntime.HandleErrorWithContext(ctx, err, "watching for changes")
 			return
@@ -68,10 +78,15 @@ func (l *Loop) Run(ctx context.Context) {
 				utilruntime.HandleErrorWithContext(ctx, err, "no longer watching for changes")
 			}
 		}()
-		synced = append(synced, registration.HasSynced)
+		if !feed.MaybeAbsent {
+			synced = append(synced, registration.HasSynced)
+		}
 	}
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return
+	}
+	for _, key := range l.Initial {
+		q.Add(key)
 	}
 	for range workers {
 		running.Go(func() {
@@ -84,15 +99,21 @@ func (l *Loop) Run(ctx context.Context) {
 	<-ctx.Done()
 }
 
-func handler(q queue, keys func(obj any) []cache.ObjectName) cache.ResourceEventHandler {
+func handler(q queue, feed Feed) cache.ResourceEventHandler {
 	enqueue := func(obj any) {
-		for _, key := range keys(obj) {
+		for _, key := range feed.Keys(obj) {
 			q.Add(key)
 		}
 	}
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    enqueue,
-		UpdateFunc: func(_, obj any) { enqueue(obj) },
+		AddFunc: enqueue,
+		UpdateFunc: func(old, obj any) {
+			if feed.Ignore != nil && feed.Ignore(old, obj) {
+				return
+			}
+			enqueue(old)
+			enqueue(obj)
+		},
 		DeleteFunc: func(obj any) {
 			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 				obj = gone.Obj

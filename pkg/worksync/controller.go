@@ -13,8 +13,10 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
 
+	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	authenticationinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/authentication/v1beta1"
 	clusterinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/cluster/v1"
 	rbacinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/rbac/v1alpha1"
 	workinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/work/v1"
@@ -25,41 +27,70 @@ import (
 	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
 )
 
-// byOwner indexes works by namespace/name of the ClusterPermission that controls them.
-const byOwner = "byClusterPermission"
+const (
+	// byOwner indexes works by namespace/name of the ClusterPermission that controls them.
+	byOwner = "byClusterPermission"
+	// byAccount indexes ClusterPermissions by namespace/name of the ManagedServiceAccounts that they name.
+	byAccount = "byManagedServiceAccount"
+)
 
 // Controller repairs what the requests could not finish, restores works that
 // someone else changed or removed, and is the only writer of the status of
 // ClusterPermissions. One of it acts on a hub at a time.
 type Controller struct {
-	deliverer   *Deliverer
-	permissions rbaclisters.ClusterPermissionLister
-	works       worklisters.ManifestWorkLister
-	workIndex   cache.Indexer
-	clusters    clusterlisters.ManagedClusterLister
-	loop        reconcile.Loop
+	deliverer       *Deliverer
+	permissions     rbaclisters.ClusterPermissionLister
+	permissionIndex cache.Indexer
+	works           worklisters.ManifestWorkLister
+	workIndex       cache.Indexer
+	clusters        clusterlisters.ManagedClusterLister
+	loop            reconcile.Loop
 }
 
-// NewController returns a controller that is fed by the given informers, which
-// the caller starts.
-func NewController(deliverer *Deliverer, permissions rbacinformers.ClusterPermissionInformer, works workinformers.ManifestWorkInformer, clusters clusterinformers.ManagedClusterInformer) (*Controller, error) {
+// Informers feed a Controller; the caller starts them.
+type Informers struct {
+	Permissions rbacinformers.ClusterPermissionInformer
+	Works       workinformers.ManifestWorkInformer
+	Clusters    clusterinformers.ManagedClusterInformer
+	Accounts    authenticationinformers.ManagedServiceAccountInformer
+	// NoAccounts says that the hub may not have any: the Controller does not wait for them.
+	NoAccounts bool
+}
+
+// NewController returns a controller that is fed by the given informers.
+func NewController(deliverer *Deliverer, from Informers) (*Controller, error) {
 	c := &Controller{
-		deliverer:   deliverer,
-		permissions: permissions.Lister(),
-		works:       works.Lister(),
-		workIndex:   works.Informer().GetIndexer(),
-		clusters:    clusters.Lister(),
+		deliverer:       deliverer,
+		permissions:     from.Permissions.Lister(),
+		permissionIndex: from.Permissions.Informer().GetIndexer(),
+		works:           from.Works.Lister(),
+		workIndex:       from.Works.Informer().GetIndexer(),
+		clusters:        from.Clusters.Lister(),
 	}
 	c.loop = reconcile.Loop{
 		Name:      "clusterpermission",
 		Reconcile: c.reconcile,
 		Feeds: []reconcile.Feed{
-			{Informer: permissions.Informer(), Keys: permissionKeys},
-			{Informer: works.Informer(), Keys: ownerKeys},
-			{Informer: clusters.Informer(), Keys: c.clusterKeys},
+			{Informer: from.Permissions.Informer(), Keys: permissionKeys},
+			{Informer: from.Works.Informer(), Keys: ownerKeys},
+			{Informer: from.Clusters.Informer(), Keys: c.clusterKeys},
+			{Informer: from.Accounts.Informer(), Keys: c.accountKeys, Ignore: sameServiceAccount, MaybeAbsent: from.NoAccounts},
 		},
 	}
-	if err := works.Informer().AddIndexers(cache.Indexers{byOwner: func(obj any) ([]string, error) {
+	if err := from.Permissions.Informer().AddIndexers(cache.Indexers{byAccount: func(obj any) ([]string, error) {
+		permission, ok := obj.(*rbacv1alpha1.ClusterPermission)
+		if !ok {
+			return nil, nil
+		}
+		var out []string
+		for _, name := range render.AccountNames(permission) {
+			out = append(out, cache.NewObjectName(permission.Namespace, name).String())
+		}
+		return out, nil
+	}}); err != nil {
+		return nil, fmt.Errorf("indexing ClusterPermissions: %w", err)
+	}
+	if err := from.Works.Informer().AddIndexers(cache.Indexers{byOwner: func(obj any) ([]string, error) {
 		var out []string
 		for _, owner := range ownerKeys(obj) {
 			out = append(out, owner.String())
@@ -112,6 +143,37 @@ func (c *Controller) clusterKeys(obj any) []cache.ObjectName {
 	return keys
 }
 
+// accountKeys are the ClusterPermissions that name an account.
+func (c *Controller) accountKeys(obj any) []cache.ObjectName {
+	account, ok := obj.(*authenticationv1beta1.ManagedServiceAccount)
+	if !ok {
+		return nil
+	}
+	permissions, err := c.permissionIndex.ByIndex(byAccount, cache.MetaObjectToName(account).String())
+	if err != nil {
+		utilruntime.HandleError(err)
+		return nil
+	}
+	var keys []cache.ObjectName
+	for _, permission := range permissions {
+		keys = append(keys, permissionKeys(permission)...)
+	}
+	return keys
+}
+
+// sameServiceAccount tells that an update of an account, such as a new token,
+// changes nothing of what its subjects become.
+func sameServiceAccount(before, after any) bool {
+	a, ok := before.(*authenticationv1beta1.ManagedServiceAccount)
+	b, also := after.(*authenticationv1beta1.ManagedServiceAccount)
+	if !ok || !also {
+		return false
+	}
+	nameBefore, absentBefore := render.ServiceAccount(a)
+	nameAfter, absentAfter := render.ServiceAccount(b)
+	return nameBefore == nameAfter && absentBefore == absentAfter
+}
+
 func controllingPermission(work *workv1.ManifestWork) *metav1.OwnerReference {
 	owner := metav1.GetControllerOf(work)
 	if owner == nil || owner.Kind != "ClusterPermission" || owner.APIVersion != rbacv1alpha1.SchemeGroupVersion.String() {
@@ -158,11 +220,8 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (time
 	} else {
 		// The namespace may belong to a cluster that is gone; what was delivered
 		// stays until the ClusterPermission is deleted.
-		result, errs := c.deliverer.render(permission)
-		seen.result, seen.work = result, known
-		if len(errs) > 0 {
-			seen.err = &unrenderableError{errs}
-		}
+		seen.result, seen.err = c.deliverer.render(ctx, permission)
+		seen.work = known
 	}
 	if err := c.report(ctx, permission, seen); err != nil {
 		return 0, err

@@ -22,9 +22,11 @@ import (
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	authenticationclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/authentication/v1beta1"
 	clusterclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/cluster/v1"
 	rbacclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/rbac/v1alpha1"
 	workclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/work/v1"
+	authenticationlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/authentication/v1beta1"
 	clusterlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/cluster/v1"
 	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
 )
@@ -41,6 +43,10 @@ type Deliverer struct {
 	// knows most of them without asking.
 	Clusters       clusterclient.ManagedClustersGetter
 	CachedClusters clusterlisters.ManagedClusterLister
+	// Accounts reads ManagedServiceAccounts, wherever the hub keeps them, if it has
+	// any; CachedAccounts knows most of them without asking.
+	Accounts       authenticationclient.ManagedServiceAccountsGetter
+	CachedAccounts authenticationlisters.ManagedServiceAccountLister
 	// SizeLimitBytes bounds the manifests of one work.
 	SizeLimitBytes int64
 }
@@ -60,9 +66,12 @@ func (d *Deliverer) CheckCluster(ctx context.Context, namespace string) (*field.
 	return nil, err
 }
 
-// CheckRender tells what of a ClusterPermission cannot be rendered.
+// CheckRender tells what of a ClusterPermission cannot be rendered, or could not
+// once every account that it names is on the managed cluster.
 func (d *Deliverer) CheckRender(_ context.Context, permission *rbacv1alpha1.ClusterPermission) (field.ErrorList, error) {
-	_, errs := d.render(permission)
+	_, errs := render.Render(permission, render.Inputs{
+		Accounts: render.LargestAccounts(permission), SizeLimitBytes: d.SizeLimitBytes,
+	})
 	return errs, nil
 }
 
@@ -78,16 +87,45 @@ func (d *Deliverer) Deliver(ctx context.Context, permission *rbacv1alpha1.Cluste
 	return err
 }
 
-func (d *Deliverer) render(permission *rbacv1alpha1.ClusterPermission) (*render.Result, field.ErrorList) {
-	return render.Render(permission, render.Inputs{SizeLimitBytes: d.SizeLimitBytes})
+// render gathers what a ClusterPermission depends on and renders it.
+func (d *Deliverer) render(ctx context.Context, permission *rbacv1alpha1.ClusterPermission) (*render.Result, error) {
+	accounts, err := d.accounts(ctx, permission)
+	if err != nil {
+		return nil, err
+	}
+	result, errs := render.Render(permission, render.Inputs{Accounts: accounts, SizeLimitBytes: d.SizeLimitBytes})
+	if len(errs) > 0 {
+		return nil, &unrenderableError{errs}
+	}
+	return result, nil
+}
+
+// accounts reads the ManagedServiceAccounts that a ClusterPermission names.
+func (d *Deliverer) accounts(ctx context.Context, permission *rbacv1alpha1.ClusterPermission) (render.Accounts, error) {
+	accounts := render.Accounts{}
+	for _, name := range render.AccountNames(permission) {
+		account, err := d.CachedAccounts.ManagedServiceAccounts(permission.Namespace).Get(name)
+		if err != nil {
+			// One that was created a moment ago may not be in the cache yet. A hub that
+			// has no accounts at all says the same as one that does not have this one.
+			account, err = d.Accounts.ManagedServiceAccounts(permission.Namespace).Get(ctx, name, metav1.GetOptions{})
+		}
+		switch {
+		case err == nil:
+			accounts[name] = account
+		case !apierrors.IsNotFound(err):
+			return nil, fmt.Errorf("looking up ManagedServiceAccount %s/%s: %w", permission.Namespace, name, err)
+		}
+	}
+	return accounts, nil
 }
 
 // sync makes the ManifestWork of a ClusterPermission what it renders to, and
 // returns both. known is the work as last seen, or nil.
 func (d *Deliverer) sync(ctx context.Context, permission *rbacv1alpha1.ClusterPermission, known *workv1.ManifestWork) (*render.Result, *workv1.ManifestWork, error) {
-	result, errs := d.render(permission)
-	if len(errs) > 0 {
-		return nil, known, &unrenderableError{errs}
+	result, err := d.render(ctx, permission)
+	if err != nil {
+		return nil, known, err
 	}
 	if known == nil && result.Work != nil {
 		created, err := d.Works.ManifestWorks(permission.Namespace).Create(ctx, result.Work, metav1.CreateOptions{})
@@ -103,7 +141,7 @@ func (d *Deliverer) sync(ctx context.Context, permission *rbacv1alpha1.ClusterPe
 	}
 
 	var work *workv1.ManifestWork
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		var err error
 		result, work, err = d.replace(ctx, permission)
 		return err
@@ -130,9 +168,9 @@ func (d *Deliverer) replace(ctx context.Context, permission *rbacv1alpha1.Cluste
 	if current.UID != permission.UID || current.DeletionTimestamp != nil {
 		return nil, work, fmt.Errorf("ClusterPermission %s/%s was deleted meanwhile", permission.Namespace, permission.Name)
 	}
-	result, errs := d.render(current)
-	if len(errs) > 0 {
-		return nil, work, &unrenderableError{errs}
+	result, err := d.render(ctx, current)
+	if err != nil {
+		return nil, work, err
 	}
 
 	switch {

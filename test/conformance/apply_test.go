@@ -14,14 +14,6 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// named is a new object of the place with a given name.
-func (p *place) named(t *testing.T, name string) *unstructured.Unstructured {
-	t.Helper()
-	object := p.object(t)
-	object.SetName(name)
-	return object
-}
-
 // bare is an object with nothing but labels, to be applied.
 func (p *place) bare(name string, labels map[string]any) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"labels": labels}}}
@@ -51,14 +43,13 @@ func TestClientSideApply(t *testing.T) {
 		wantContains(t, p.runWith(t, object, "apply", "--filename=-"), "created")
 		wantContains(t, p.runWith(t, object, "apply", "--filename=-"), "unchanged")
 		wantContains(t, p.runWith(t, p.changed(t, object), "apply", "--filename=-"), "configured")
-		if got := p.get(t, object.GetName()).GetGeneration(); got != 2 {
-			t.Errorf("got generation %d, want 2", got)
+		if got, want := p.get(t, object.GetName()).GetGeneration(), p.generation(t, 1); got != want {
+			t.Errorf("got generation %d, want %d", got, want)
 		}
 		// What the file no longer has goes away.
 		wantContains(t, p.runWith(t, object, "apply", "--filename=-"), "configured")
-		got := p.get(t, object.GetName())
-		if got.GetGeneration() != 3 {
-			t.Errorf("got generation %d, want 3", got.GetGeneration())
+		if got, want := p.get(t, object.GetName()).GetGeneration(), p.generation(t, 2); got != want {
+			t.Errorf("got generation %d, want %d", got, want)
 		}
 	})
 }
@@ -91,8 +82,8 @@ func TestServerSideApply(t *testing.T) {
 		}
 
 		p.runWith(t, p.changed(t, object), append(apply, "--force-conflicts")...)
-		if got := p.get(t, name).GetGeneration(); got != 2 {
-			t.Errorf("got generation %d after a change, want 2", got)
+		if got, want := p.get(t, name).GetGeneration(), p.generation(t, 1); got != want {
+			t.Errorf("got generation %d after a change, want %d", got, want)
 		}
 		// A field that its only manager no longer applies goes away.
 		object.SetLabels(map[string]string{placeLabel: p.label})

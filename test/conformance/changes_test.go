@@ -9,11 +9,24 @@ import (
 )
 
 // specChanges are JSON merge patches of the spec of each kind that make the
-// example another valid object. Every resource has one.
+// example another valid object. Every resource has one; where nothing of the spec
+// can change, it changes something else, and the generation stays.
 var specChanges = map[string]string{
-	"ManagedCluster":    `{"spec":{"leaseDurationSeconds":75}}`,
-	"ManifestWork":      `{"spec":{"deleteOption":{"propagationPolicy":"Orphan"}}}`,
-	"ClusterPermission": `{"spec":{"clusterRole":{"rules":[{"apiGroups":[""],"resources":["nodes"],"verbs":["get"]}]}}}`,
+	"ManagedCluster":        `{"spec":{"leaseDurationSeconds":75}}`,
+	"ManifestWork":          `{"spec":{"deleteOption":{"propagationPolicy":"Orphan"}}}`,
+	"ManagedServiceAccount": `{"spec":{"rotation":{"validity":"48h"}}}`,
+	"ManagedClusterSet":     `{"spec":{"clusterSelector":{"labelSelector":{"matchLabels":{"region":"south"}}}}}`,
+	// The set of a binding is immutable, and there is nothing else in its spec.
+	"ManagedClusterSetBinding": `{"metadata":{"annotations":{"changed":"yes"}}}`,
+	"ClusterPermission":        `{"spec":{"clusterRole":{"rules":[{"apiGroups":[""],"resources":["nodes"],"verbs":["get"]}]}}}`,
+}
+
+// namedBySpec makes the spec of an object say its name, for the kinds of which it
+// must. Nobody can generate the names of these.
+var namedBySpec = map[string]func(object *unstructured.Unstructured) error{
+	"ManagedClusterSetBinding": func(binding *unstructured.Unstructured) error {
+		return unstructured.SetNestedField(binding.Object, binding.GetName(), "spec", "clusterSet")
+	},
 }
 
 // conditionType is that of the condition that tests report. Nothing else does.
@@ -53,6 +66,15 @@ func (k kind) specChange(t *testing.T) map[string]any {
 		t.Fatal(err)
 	}
 	return patch
+}
+
+// generation is that of an object of the kind after its spec was changed a number of times.
+func (k kind) generation(t *testing.T, changes int64) int64 {
+	t.Helper()
+	if k.specChange(t)["spec"] == nil {
+		return 1
+	}
+	return 1 + changes
 }
 
 // changed is a copy of an object with the change of its kind.

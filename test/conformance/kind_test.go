@@ -98,7 +98,7 @@ func (k kind) sample(t *testing.T) *unstructured.Unstructured {
 		t.Fatalf("every resource has an example: %v", err)
 	}
 	object := &unstructured.Unstructured{Object: content}
-	if object.GetKind() != k.Kind || object.GroupVersionKind().Group != k.version.Group {
+	if object.GetKind() != k.Kind || object.GroupVersionKind().Group != k.Group() {
 		t.Fatalf("the example of %s is a %s", k.gvk(), object.GroupVersionKind())
 	}
 	object.SetGroupVersionKind(k.gvk())
@@ -166,10 +166,21 @@ func (p *place) listOptions() metav1.ListOptions {
 // object is a new object of the place, not created.
 func (p *place) object(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
+	return p.named(t, "o-"+rand.String(8))
+}
+
+// named is a new object of the place with a given name.
+func (p *place) named(t *testing.T, name string) *unstructured.Unstructured {
+	t.Helper()
 	object := p.sample(t)
-	object.SetName("o-" + rand.String(8))
+	object.SetName(name)
 	object.SetNamespace(p.namespace)
 	object.SetLabels(map[string]string{placeLabel: p.label})
+	if complete := namedBySpec[p.Kind]; complete != nil {
+		if err := complete(object); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return object
 }
 

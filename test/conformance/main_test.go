@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	proxyv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -85,7 +86,8 @@ func run(m *testing.M) int {
 	return 0
 }
 
-// startHub starts a hub that keeps everything in dir.
+// startHub starts a hub that keeps everything in dir and serves all there is,
+// the optional groups too.
 func startHub(dir string, serverArgs ...string) (*hub, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startDeadline)
 	defer cancel()
@@ -93,7 +95,7 @@ func startHub(dir string, serverArgs ...string) (*hub, error) {
 		Dir:           dir,
 		KubeBinDir:    os.Getenv("HUB_KUBE_BIN"),
 		NoFsync:       true,
-		APIServerArgs: serverArgs,
+		APIServerArgs: append(serverArgs, "--runtime-config="+proxyv1alpha1.SchemeGroupVersion.String()+"=true"),
 	})
 	if err != nil {
 		return nil, err
@@ -101,7 +103,12 @@ func startHub(dir string, serverArgs ...string) (*hub, error) {
 	if err := fleet.Start(ctx); err != nil {
 		return nil, err
 	}
+	if err := fleet.Server.Register(ctx, proxyv1alpha1.GroupName); err != nil {
+		return nil, errors.Join(err, fleet.Stop(ctx))
+	}
 	h := &hub{Fleet: fleet, admin: fleet.Hub.AdminConfig(), kubeconfig: filepath.Join(dir, "admin.kubeconfig")}
+	// Of deprecated versions; a test of its own looks at them.
+	h.admin.WarningHandler = rest.NoWarnings{}
 	err = func() error {
 		if err := fleet.Hub.WriteAdminKubeconfig(h.kubeconfig); err != nil {
 			return err

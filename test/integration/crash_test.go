@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
@@ -22,13 +23,16 @@ const (
 	crashCreates = 200
 	// crashRounds is how often each of the victims is killed.
 	crashRounds = 2
+	// crashAccountEvery is how many ClusterPermissions go with one ManagedServiceAccount.
+	crashAccountEvery = 4
 	// crashRequest bounds one request while servers die.
 	crashRequest = 3 * time.Second
 )
 
 // TestCrashes kills one process after the other at random moments while
-// ClusterPermissions are created. In the end every one that was stored is
-// delivered, whole and once.
+// ClusterPermissions, and some ManagedServiceAccounts, are created. In the end
+// every one that was stored is delivered, whole and once, and every account has
+// a token that the cluster accepts.
 func TestCrashes(t *testing.T) {
 	f := ownFleet(t, localhub.FleetOptions{Clusters: []string{cluster1}})
 	count, seed := environment(t, "CRASH_CREATES", crashCreates), environment(t, "CRASH_SEED", int(time.Now().UnixNano()%1_000_000))
@@ -52,6 +56,15 @@ func TestCrashes(t *testing.T) {
 				}
 				return err
 			})
+			if err == nil && i%crashAccountEvery == 0 {
+				err = poll(t.Context(), func(ctx context.Context) error {
+					_, err := client.AuthenticationV1beta1().ManagedServiceAccounts(cluster1).Create(ctx, account(cluster1, crashName(i)), metav1.CreateOptions{})
+					if apierrors.IsAlreadyExists(err) {
+						return nil
+					}
+					return err
+				})
+			}
 			if err != nil {
 				created <- fmt.Errorf("%s: %w", crashName(i), err)
 				return
@@ -83,9 +96,18 @@ func TestCrashes(t *testing.T) {
 	}
 	t.Logf("all created; %d requests failed meanwhile", lost.Load())
 	f.wholeAndOnce(t, count)
+	for i := 0; i < count; i += crashAccountEvery {
+		_, secret := f.reported(t, cluster1, crashName(i))
+		if err := accepts(t.Context(), f.Members[0].Cluster, secret); err != nil {
+			t.Errorf("the token of %s: %v", crashName(i), err)
+		}
+	}
 
 	// The same for deletion, with both of our own processes killed.
 	if err := f.ocm.RbacV1alpha1().ClusterPermissions(cluster1).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.ocm.AuthenticationV1beta1().ManagedServiceAccounts(cluster1).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, victim := range []*localhub.Process{f.Server.Process, agent} {
@@ -111,7 +133,11 @@ func TestCrashes(t *testing.T) {
 		if left > 0 {
 			return fmt.Errorf("%d works are left", left)
 		}
-		return nil
+		accounts, err := f.managed.CoreV1().ServiceAccounts(accountsNamespace).List(ctx, metav1.ListOptions{LabelSelector: authenticationv1beta1.ManagedServiceAccountLabel})
+		if err == nil && len(accounts.Items) > 0 {
+			err = fmt.Errorf("%d ServiceAccounts are left", len(accounts.Items))
+		}
+		return err
 	})
 }
 

@@ -5,24 +5,27 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/yaml"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// A hub that runs OCM keeps ManifestWorks and ManagedClusters in its own
-// CustomResourceDefinitions. The server, started with artifacts/deploy/existing-ocm,
-// leaves these groups alone and delivers ClusterPermissions by way of them.
-func TestHubThatRunsOCM(t *testing.T) {
-	t.Parallel()
+// hubThatRunsOCM starts a hub that keeps ManifestWorks, ManagedClusters and their
+// sets in its own CustomResourceDefinitions, and the server with
+// artifacts/deploy/existing-ocm, which leaves these groups alone, and others to be left.
+func hubThatRunsOCM(t *testing.T, leftAlone ...schema.GroupVersion) *localhub.Cluster {
+	t.Helper()
 	ctx, dir := t.Context(), ownDir(t)
 	hub, err := localhub.NewCluster(localhub.ClusterOptions{Name: "ocm-hub", Dir: filepath.Join(dir, "hub"), NoFsync: true})
 	if err != nil {
@@ -32,13 +35,14 @@ func TestHubThatRunsOCM(t *testing.T) {
 		t.Fatal(err)
 	}
 	stopLater(t, hub.Stop)
-	apply(t, hub, crd(t, "test", "integration", "testdata", "managedclusters.crd.yaml"), crd(t, "pkg", "agent", "testdata", "manifestworks.crd.yaml"))
+	apply(t, hub, crd(t, "test", "integration", "testdata", "managedclusters.crd.yaml"),
+		crd(t, "test", "integration", "testdata", "managedclustersets.crd.yaml"), crd(t, "test", "integration", "testdata", "managedclustersetbindings.crd.yaml"), crd(t, "pkg", "agent", "testdata", "manifestworks.crd.yaml"))
 	eventually(t, "the hub serves works and clusters of its own", func(context.Context) error {
 		client, err := discovery.NewDiscoveryClientForConfig(hub.AdminConfig())
 		if err != nil {
 			return err
 		}
-		for _, version := range []string{workv1.SchemeGroupVersion.String(), clusterv1.SchemeGroupVersion.String()} {
+		for _, version := range []string{workv1.SchemeGroupVersion.String(), clusterv1.SchemeGroupVersion.String(), clusterv1beta2.SchemeGroupVersion.String()} {
 			if _, err := client.ServerResourcesForGroupVersion(version); err != nil {
 				return err
 			}
@@ -49,9 +53,13 @@ func TestHubThatRunsOCM(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	var off []string
+	for _, version := range append(leftAlone, workv1.SchemeGroupVersion, clusterv1.SchemeGroupVersion, clusterv1beta2.SchemeGroupVersion) {
+		off = append(off, version.String()+"=false")
+	}
 	server, err := localhub.NewAPIServer(localhub.APIServerOptions{
 		Hub: hub, Dir: filepath.Join(dir, "apiserver"),
-		Args: []string{"--runtime-config=work.open-cluster-management.io/v1=false,cluster.open-cluster-management.io/v1=false"},
+		Args: []string{"--runtime-config=" + strings.Join(off, ",")},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +81,13 @@ func TestHubThatRunsOCM(t *testing.T) {
 	if err := server.Register(ctx, rbacv1alpha1.GroupName); err != nil {
 		t.Fatal(err)
 	}
+	return hub
+}
 
+// ManifestWorks of ClusterPermissions go where the hub keeps ManifestWorks.
+func TestHubThatRunsOCM(t *testing.T) {
+	t.Parallel()
+	ctx, hub := t.Context(), hubThatRunsOCM(t)
 	ocm := ocmClient(t, hub.AdminConfig(), nil)
 	cp := create(t, ocm, permission("on-an-ocm-hub"))
 	var work *workv1.ManifestWork

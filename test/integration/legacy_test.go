@@ -8,26 +8,36 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
+	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 )
 
-const etcdPrefix = "/registry/open-cluster-management.io/rbac.open-cluster-management.io/clusterpermissions/"
+const etcdPrefix = "/registry/open-cluster-management.io/"
 
-// plant writes a ClusterPermission into etcd, past all that would refuse it, as
-// an earlier version or another implementation may have stored it.
-func (r *replicas) plant(t *testing.T, cp *rbacv1alpha1.ClusterPermission) {
+// plant writes an object into etcd, past all that would refuse it, as an earlier
+// version or another implementation may have stored it.
+func (r *replicas) plant(t *testing.T, resource schema.GroupResource, obj metav1.Object) {
 	t.Helper()
 	client := must(clientv3.New(clientv3.Config{Endpoints: []string{r.etcd.Endpoint}}))(t)
 	defer func() { _ = client.Close() }()
-	cp.TypeMeta = metav1.TypeMeta{APIVersion: rbacv1alpha1.SchemeGroupVersion.String(), Kind: "ClusterPermission"}
-	cp.UID, cp.CreationTimestamp, cp.Generation = uuid.NewUUID(), metav1.Now(), 1
-	content := must(json.Marshal(cp))(t)
-	if _, err := client.Put(t.Context(), etcdPrefix+cp.Namespace+"/"+cp.Name, string(content)); err != nil {
+	obj.SetUID(uuid.NewUUID())
+	obj.SetCreationTimestamp(metav1.Now())
+	obj.SetGeneration(1)
+	content := must(json.Marshal(obj))(t)
+	key := etcdPrefix + resource.Group + "/" + resource.Resource + "/" + obj.GetNamespace() + "/" + obj.GetName()
+	if _, err := client.Put(t.Context(), key, string(content)); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func (r *replicas) plantPermission(t *testing.T, cp *rbacv1alpha1.ClusterPermission) {
+	t.Helper()
+	cp.TypeMeta = metav1.TypeMeta{APIVersion: rbacv1alpha1.SchemeGroupVersion.String(), Kind: "ClusterPermission"}
+	r.plant(t, rbacv1alpha1.Resource("clusterpermissions"), cp)
 }
 
 // keepLegacy: what would be refused today but is stored can be read, labelled,
@@ -39,10 +49,10 @@ func (r *replicas) keepLegacy(t *testing.T) {
 	bad := permission(name)
 	(*bad.Spec.RoleBindings)[0].RoleRef.Name = "half-a-reference"
 	(*bad.Spec.RoleBindings)[0].NamespaceSelector = &metav1.LabelSelector{}
-	r.plant(t, bad)
+	r.plantPermission(t, bad)
 	orphan := permission("legacy-deleted")
 	orphan.Spec = rbacv1alpha1.ClusterPermissionSpec{ClusterRoleBinding: &rbacv1alpha1.ClusterRoleBinding{}}
-	r.plant(t, orphan)
+	r.plantPermission(t, orphan)
 
 	eventually(t, "a condition says what is wrong", func(ctx context.Context) error {
 		cp, err := permissions.Get(ctx, name, metav1.GetOptions{})
@@ -85,5 +95,39 @@ func (r *replicas) keepLegacy(t *testing.T) {
 			}
 			return err
 		})
+	}
+}
+
+// keepLegacyAccounts: weakness 1 is that one account with a bad validity takes
+// all others with it. It breaks no list, and can be labelled, mended and deleted.
+func (r *replicas) keepLegacyAccounts(t *testing.T) {
+	accounts := r.clients[0].AuthenticationV1beta1().ManagedServiceAccounts(cluster1)
+	for name, validity := range map[string]string{"legacy-abc": "abc", "legacy-short": "1m", "legacy-long": "9999999h", "legacy-empty": ""} {
+		bad := account(cluster1, name)
+		bad.TypeMeta = metav1.TypeMeta{APIVersion: authenticationv1beta1.SchemeGroupVersion.String(), Kind: "ManagedServiceAccount"}
+		bad.Spec.Rotation.Validity = validity
+		r.plant(t, authenticationv1beta1.Resource("managedserviceaccounts"), bad)
+	}
+	createAccount(t, r.clients[0], account(cluster1, "legacy-neighbour"))
+	list := must(accounts.List(t.Context(), metav1.ListOptions{}))(t)
+	if len(list.Items) != 5 {
+		t.Errorf("there are %d accounts, not 5", len(list.Items))
+	}
+	for _, name := range []string{"legacy-abc", "legacy-short", "legacy-long", "legacy-empty"} {
+		if _, err := accounts.Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"labels":{"team":"blue"}}}`), metav1.PatchOptions{}); err != nil {
+			t.Errorf("a label: %v", err)
+		}
+		if _, err := accounts.Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec":{"audiences":["vault"]}}`), metav1.PatchOptions{}); err != nil {
+			t.Errorf("a change elsewhere in the spec: %v", err)
+		}
+		if _, err := accounts.Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec":{"rotation":{"validity":"2m"}}}`), metav1.PatchOptions{}); !apierrors.IsInvalid(err) {
+			t.Errorf("got %v for another bad validity, not 422", err)
+		}
+		if _, err := accounts.Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec":{"rotation":{"validity":"24h"}}}`), metav1.PatchOptions{}); err != nil {
+			t.Errorf("mending it: %v", err)
+		}
+		if err := accounts.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
 	}
 }

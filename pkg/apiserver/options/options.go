@@ -24,6 +24,7 @@ import (
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
 
+	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver"
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
@@ -35,15 +36,17 @@ const (
 	// Firewalls between managed control planes and nodes let this port pass, as the kubelet's.
 	defaultSecurePort = 10250
 
-	defaultNamespace   = "open-cluster-management-hub"
-	defaultLeaseName   = "hub-apiserver-controllers"
-	defaultDataDir     = "/var/lib/hub-apiserver"
-	defaultQuotaBytes  = 8 << 30
-	defaultLimitBytes  = 500 << 10
-	defaultWatchGrace  = 5 * time.Second
-	minimumLimitBytes  = 1 << 10
-	minimumQuotaBytes  = 16 << 20
-	maximumObjectBytes = 1<<20 + 1<<19 // etcd's own limit for a request
+	defaultNamespace  = "open-cluster-management-hub"
+	defaultLeaseName  = "hub-apiserver-controllers"
+	defaultDataDir    = "/var/lib/hub-apiserver"
+	defaultQuotaBytes = 8 << 30
+	defaultLimitBytes = 500 << 10
+	defaultWatchGrace = 5 * time.Second
+	// Ten years: hubs of today ask for up to that much.
+	defaultTokenValidity = 87600 * time.Hour
+	minimumLimitBytes    = 1 << 10
+	minimumQuotaBytes    = 16 << 20
+	maximumObjectBytes   = 1<<20 + 1<<19 // etcd's own limit for a request
 )
 
 func init() {
@@ -63,6 +66,8 @@ type Options struct {
 	Namespace string
 	// ManifestLimitBytes bounds the manifests of one ManifestWork.
 	ManifestLimitBytes int64
+	// MaximumTokenValidity bounds how long tokens of ManagedServiceAccounts are valid; 0 for no bound.
+	MaximumTokenValidity time.Duration
 }
 
 // New returns the defaults.
@@ -77,6 +82,8 @@ func New() *Options {
 
 		Namespace:          defaultNamespace,
 		ManifestLimitBytes: defaultLimitBytes,
+
+		MaximumTokenValidity: defaultTokenValidity,
 	}
 	if namespace := os.Getenv("POD_NAMESPACE"); namespace != "" {
 		o.Namespace = namespace
@@ -121,6 +128,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	configoptions.BindLeaderElectionFlags(&o.LeaderElection, sets.FlagSet("leader election"))
 	o.addEmbeddedEtcdFlags(sets.FlagSet("embedded etcd"))
 	o.addWorkFlags(sets.FlagSet("works"))
+	o.addAccountFlags(sets.FlagSet("managed service accounts"))
 	return sets
 }
 
@@ -136,6 +144,11 @@ func (o *Options) addWorkFlags(fs *pflag.FlagSet) {
 		"Bytes that the manifests of one ManifestWork may have in all. Objects of more than 1.5 MiB need an etcd with a larger --max-request-bytes.")
 	fs.StringVar(&o.Namespace, "namespace", o.Namespace,
 		"Namespace of the hub in which the server keeps its leases; --leader-elect-resource-namespace moves one of them elsewhere. Defaults to the environment variable POD_NAMESPACE.")
+}
+
+func (o *Options) addAccountFlags(fs *pflag.FlagSet) {
+	fs.DurationVar(&o.MaximumTokenValidity, "managed-serviceaccount-max-validity", o.MaximumTokenValidity,
+		"How long spec.rotation.validity of a ManagedServiceAccount may be, at most; 0 for no bound. Accounts that are stored already keep theirs.")
 }
 
 // Embedded tells whether the server runs its own etcd.
@@ -194,6 +207,9 @@ func (c Completed) Validate() error {
 	if c.ManifestLimitBytes < minimumLimitBytes || c.Embedded() && c.ManifestLimitBytes > maximumObjectBytes {
 		errs = append(errs, fmt.Errorf("--manifest-limit-bytes must be between %d and %d, not %d", minimumLimitBytes, maximumObjectBytes, c.ManifestLimitBytes))
 	}
+	if c.MaximumTokenValidity != 0 && c.MaximumTokenValidity < authenticationv1beta1.MinimumValidity {
+		errs = append(errs, fmt.Errorf("--managed-serviceaccount-max-validity must be 0 or at least %s, not %s", authenticationv1beta1.MinimumValidity, c.MaximumTokenValidity))
+	}
 	for _, err := range componentbasevalidation.ValidateLeaderElectionConfiguration(&c.LeaderElection, field.NewPath("leader-elect")) {
 		errs = append(errs, err)
 	}
@@ -232,11 +248,12 @@ func (c Completed) Config(embedded *etcd.Server) (*apiserver.Config, error) {
 	return &apiserver.Config{
 		Generic: generic,
 		Extra: apiserver.ExtraConfig{
-			Identity:           identity,
-			Namespace:          c.Namespace,
-			ManifestLimitBytes: c.ManifestLimitBytes,
-			LeaderElection:     c.LeaderElection,
-			Embedded:           embedded,
+			Identity:             identity,
+			Namespace:            c.Namespace,
+			ManifestLimitBytes:   c.ManifestLimitBytes,
+			MaximumTokenValidity: c.MaximumTokenValidity,
+			LeaderElection:       c.LeaderElection,
+			Embedded:             embedded,
 		},
 	}, nil
 }

@@ -18,6 +18,9 @@ const uidDigits = 5
 // Inputs is what the rendering of a ClusterPermission depends on besides the
 // object itself, resolved by the caller.
 type Inputs struct {
+	// Accounts are the ManagedServiceAccounts of the namespace, as far as the
+	// ClusterPermission names them: see AccountNames. One that is not there does not exist.
+	Accounts Accounts
 	// SizeLimitBytes bounds the manifests of the work; 0 means no bound.
 	SizeLimitBytes int64
 }
@@ -55,7 +58,7 @@ func WorkName(cp *v1alpha1.ClusterPermission) string {
 // dropping or guessing a part; validation refuses such a spec, but an object
 // that was stored before may have one.
 func Render(cp *v1alpha1.ClusterPermission, in Inputs) (*Result, field.ErrorList) {
-	r := renderer{cp: cp, seen: map[objectKey]bool{}}
+	r := renderer{cp: cp, accounts: in.Accounts, seen: map[objectKey]bool{}}
 	r.render()
 	if size := r.sizeBytes(); in.SizeLimitBytes > 0 && size > in.SizeLimitBytes {
 		err := field.TooLong(specPath, "", int(in.SizeLimitBytes))

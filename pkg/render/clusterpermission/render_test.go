@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
+	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	rbacvalidation "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/validation"
@@ -42,6 +43,7 @@ func TestGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	accounts := loadAccounts(t)
 	cases := 0
 	for _, input := range inputs {
 		if strings.HasSuffix(input, goldenSuffix) {
@@ -53,7 +55,7 @@ func TestGolden(t *testing.T) {
 			if errs := validate(t, cp); len(errs) > 0 {
 				t.Fatalf("the input is invalid: %v", errs.ToAggregate())
 			}
-			result, errs := Render(cp, Inputs{})
+			result, errs := Render(cp, Inputs{Accounts: accounts})
 			if len(errs) > 0 {
 				t.Fatal(errs.ToAggregate())
 			}
@@ -119,6 +121,23 @@ func load(t *testing.T, file string) *v1alpha1.ClusterPermission {
 	return cp
 }
 
+func loadAccounts(t *testing.T) Accounts {
+	t.Helper()
+	data, err := os.ReadFile("testdata/accounts/accounts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list authenticationv1beta1.ManagedServiceAccountList
+	if err := yaml.UnmarshalStrict(data, &list); err != nil {
+		t.Fatal(err)
+	}
+	accounts := Accounts{}
+	for i := range list.Items {
+		accounts[list.Items[i].Name] = &list.Items[i]
+	}
+	return accounts
+}
+
 func validate(t *testing.T, cp *v1alpha1.ClusterPermission) field.ErrorList {
 	t.Helper()
 	var internal rbac.ClusterPermission
@@ -171,6 +190,45 @@ func TestNothingDeliveredGivesNoWork(t *testing.T) {
 	}
 	if len(result.Undelivered) != 3 {
 		t.Errorf("got %v", result.Undelivered)
+	}
+}
+
+// What is accepted must not become too large when the agent reports the accounts.
+func TestLargestAccounts(t *testing.T) {
+	for _, file := range []string{"managedserviceaccount", "managedserviceaccount-absent"} {
+		cp := load(t, "testdata/"+file+".yaml")
+		var sizes []int
+		for _, accounts := range []Accounts{nil, loadAccounts(t), LargestAccounts(cp)} {
+			result, errs := Render(cp, Inputs{Accounts: accounts})
+			if len(errs) > 0 {
+				t.Fatal(errs.ToAggregate())
+			}
+			size := 0
+			for _, manifest := range result.Work.Spec.Workload.Manifests {
+				size += len(manifest.Raw)
+			}
+			sizes = append(sizes, size)
+		}
+		if !slices.IsSorted(sizes) || sizes[0] == sizes[2] {
+			t.Errorf("%s: %d bytes without accounts, %d with accounts, %d at most", file, sizes[0], sizes[1], sizes[2])
+		}
+	}
+}
+
+func TestAccountNames(t *testing.T) {
+	account := func(name string) rbacv1.Subject {
+		return rbacv1.Subject{APIGroup: v1alpha1.ManagedServiceAccountGroup, Kind: v1alpha1.ManagedServiceAccountKind, Name: name}
+	}
+	single := account("c")
+	cp := &v1alpha1.ClusterPermission{Spec: v1alpha1.ClusterPermissionSpec{
+		ClusterRoleBinding:  &v1alpha1.ClusterRoleBinding{Subject: &single, Subjects: []rbacv1.Subject{account("c"), {Kind: rbacv1.UserKind, Name: "x"}}},
+		ClusterRoleBindings: &[]v1alpha1.ClusterRoleBinding{{Subjects: []rbacv1.Subject{account("b"), account("d")}}},
+		RoleBindings: &[]v1alpha1.RoleBinding{
+			{Subjects: []rbacv1.Subject{account("a"), {Kind: rbacv1.ServiceAccountKind, Name: "y"}}}, {Subject: &single},
+		},
+	}}
+	if got, want := AccountNames(cp), []string{"a", "b", "c", "d"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

@@ -23,7 +23,6 @@ const (
 const (
 	selectorReason = "this release does not deliver by namespaceSelector"
 	roleRefsReason = "this release does not deliver roles of the hub"
-	accountReason  = "this release does not deliver subjects of kind ManagedServiceAccount"
 )
 
 var specPath = field.NewPath("spec")
@@ -35,6 +34,7 @@ type objectKey struct {
 // renderer gathers the manifests of one ClusterPermission.
 type renderer struct {
 	cp          *v1alpha1.ClusterPermission
+	accounts    Accounts
 	manifests   []workv1.Manifest
 	configs     []workv1.ManifestConfigOption
 	undelivered []Undelivered
@@ -179,11 +179,19 @@ func (r *renderer) subjects(subject *rbacv1.Subject, subjects []rbacv1.Subject, 
 
 	var delivered []rbacv1.Subject
 	for _, s := range given {
-		if s.APIGroup == v1alpha1.ManagedServiceAccountGroup && s.Kind == v1alpha1.ManagedServiceAccountKind {
-			r.leaveOut(s.path, accountReason)
-			continue
+		subject := withGroup(s.Subject)
+		if isAccount(s.Subject) {
+			var absent string
+			if subject, absent = r.accounts.subject(s.Subject); absent != "" {
+				r.leaveOut(s.path, absent)
+				continue
+			}
+			// Two subjects may stand for one ServiceAccount, which RBAC lists once.
+			if slices.Contains(delivered, subject) {
+				continue
+			}
 		}
-		delivered = append(delivered, withGroup(s.Subject))
+		delivered = append(delivered, subject)
 	}
 	if len(delivered) == 0 && len(given) > 0 {
 		r.leaveOut(fldPath, "no subject of this binding is delivered")

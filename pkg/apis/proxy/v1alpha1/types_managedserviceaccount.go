@@ -23,7 +23,12 @@ type ManagedServiceAccount struct {
 
 	// The observed state of the account.
 	// +optional
-	Status v1beta1.ManagedServiceAccountStatus `json:"status,omitempty"`
+	Status ManagedServiceAccountStatus `json:"status,omitempty"`
+}
+
+// ManagedServiceAccountStatus is the observed state of a ManagedServiceAccount.
+type ManagedServiceAccountStatus struct {
+	v1beta1.ManagedServiceAccountStatus `json:",inline"`
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
@@ -16,8 +17,9 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
 
-// Definition is the row of ManagedClusters.
-func Definition() definition.Resource {
+// Definition is the row of ManagedClusters. To move a cluster from one set to
+// another, a caller needs what authz is asked for.
+func Definition(authz authorizer.Authorizer) definition.Resource {
 	return definition.Resource{
 		Name: "managedclusters", Singular: "managedcluster", Kind: "ManagedCluster",
 		ShortNames: []string{"mcl", "mcls"}, Categories: []string{"ocm"},
@@ -26,11 +28,15 @@ func Definition() definition.Resource {
 		New:           func() runtime.Object { return &cluster.ManagedCluster{} },
 		NewList:       func() runtime.Object { return &cluster.ManagedClusterList{} },
 		Strategy: &definition.Strategy[*cluster.ManagedCluster]{
-			Spec:             func(c *cluster.ManagedCluster) any { return &c.Spec },
-			Status:           func(c *cluster.ManagedCluster) any { return &c.Status },
-			PrepareForCreate: func(_ context.Context, c *cluster.ManagedCluster) { stampTaints(c, nil) },
+			Spec:   func(c *cluster.ManagedCluster) any { return &c.Spec },
+			Status: func(c *cluster.ManagedCluster) any { return &c.Status },
+			PrepareForCreate: func(_ context.Context, c *cluster.ManagedCluster) {
+				stampTaints(c, nil)
+				labelSet(c)
+			},
 			PrepareForUpdate: func(_ context.Context, c, old *cluster.ManagedCluster) {
 				stampTaints(c, old.Spec.Taints)
+				labelSet(c)
 			},
 			Validate:             validation.ValidateManagedCluster,
 			ValidateUpdate:       validation.ValidateManagedClusterUpdate,
@@ -39,6 +45,7 @@ func Definition() definition.Resource {
 				"spec.hubAcceptsClient": func(c *cluster.ManagedCluster) string { return strconv.FormatBool(c.Spec.HubAcceptsClient) },
 			},
 		},
+		Wrap: membership(authz).Wrap,
 		Columns: definition.Columns[*cluster.ManagedCluster]{
 			{Name: "Hub Accepted", Description: "Whether the hub accepts the cluster.", Value: func(c *cluster.ManagedCluster) any {
 				return strconv.FormatBool(c.Spec.HubAcceptsClient)

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
+	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/localhub"
+)
+
+// exampleAccount is the ManagedServiceAccount of artifacts/example.
+const exampleAccount = "example"
+
+// reported waits until the example accounts have tokens and the example
+// ClusterPermissions that name them are delivered as a whole.
+func reported(ctx context.Context, hub *localhub.Cluster, examples []*unstructured.Unstructured) error {
+	client, err := versioned.NewForConfig(hub.AdminConfig())
+	if err != nil {
+		return err
+	}
+	var missing error
+	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, deliveryTimeout, true, func(ctx context.Context) (bool, error) {
+		for _, example := range examples {
+			if missing = settled(ctx, client, example); missing != nil {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+	if err != nil {
+		return errors.Join(missing, err)
+	}
+	return nil
+}
+
+// settled tells what an example still waits for.
+func settled(ctx context.Context, client versioned.Interface, example *unstructured.Unstructured) error {
+	switch example.GetKind() {
+	case "ManagedServiceAccount":
+		account, err := client.AuthenticationV1beta1().ManagedServiceAccounts(example.GetNamespace()).Get(ctx, example.GetName(), metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		// A run that was away for long finds a token that has expired.
+		expires := account.Status.ExpirationTimestamp
+		if !meta.IsStatusConditionTrue(account.Status.Conditions, authenticationv1beta1.ConditionTokenReported) || expires == nil || !expires.After(time.Now()) {
+			return fmt.Errorf("managedserviceaccount %s has no token: %v", account.Name, account.Status.Conditions)
+		}
+	case "ClusterPermission":
+		permission, err := client.RbacV1alpha1().ClusterPermissions(example.GetNamespace()).Get(ctx, example.GetName(), metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if !meta.IsStatusConditionTrue(permission.Status.Conditions, rbacv1alpha1.ConditionFullyDelivered) {
+			return fmt.Errorf("clusterpermission %s is not delivered as a whole: %v", permission.Name, permission.Status.Conditions)
+		}
+	}
+	return nil
+}
+
+// useAccount shows what the token of the example account is good for on a cluster,
+// with kubectl and with a program, and what not.
+func useAccount(ctx context.Context, cluster string) error {
+	secret := fmt.Sprintf("kubectl get secret %s --namespace %s -o ", exampleAccount, cluster)
+	as := fmt.Sprintf(`kubectl --kubeconfig /dev/null --server "$(cat %[1]s/%[2]s.server)" --certificate-authority %[1]s/%[2]s.crt --token "$(cat %[1]s/%[2]s.token)" `, stateDir, exampleAccount)
+	for _, step := range []struct {
+		comment, line, refusal string
+	}{
+		{line: "kubectl get managedserviceaccounts --all-namespaces"},
+		{comment: "the token of the account, its certificates, and where the cluster is"},
+		{line: secret + fmt.Sprintf("jsonpath='{.data.token}' | base64 -d > %s/%s.token", stateDir, exampleAccount)},
+		{line: secret + fmt.Sprintf(`jsonpath='{.data.ca\.crt}' | base64 -d > %s/%s.crt`, stateDir, exampleAccount)},
+		{line: fmt.Sprintf("kubectl get managedcluster %s -o jsonpath='{.spec.managedClusterClientConfigs[0].url}' > %s/%s.server", cluster, stateDir, exampleAccount)},
+		{comment: "on the cluster, it may do what the ClusterPermission grants"},
+		{line: as + "get configmaps --namespace default"},
+		{comment: "and nothing else"},
+		{line: as + "get secrets --namespace default", refusal: "Error from server (Forbidden)"},
+		{comment: "a program that uses the account, and goes on when the token is replaced"},
+		{line: fmt.Sprintf("go run ./examples/tokens --cluster %s --account %s list configmaps --namespace default", cluster, exampleAccount)},
+	} {
+		if step.comment != "" {
+			fmt.Printf("# %s\n", step.comment)
+			continue
+		}
+		if err := shell(ctx, step.line, step.refusal); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shell runs one line, and prints it and its output. With a refusal, that is how
+// it must fail.
+func shell(ctx context.Context, line, refusal string) error {
+	fmt.Printf("$ %s\n", line)
+	var output []byte
+	var failure error
+	err := wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, 15*time.Second, true, func(ctx context.Context) (bool, error) {
+		command := exec.CommandContext(ctx, "bash", "-c", "set -o pipefail; umask 077; "+line)
+		command.Env = append(os.Environ(), "PATH="+localhub.BinDir()+":"+os.Getenv("PATH"),
+			"KUBECONFIG="+hubConfig, "KUBECACHEDIR="+kubectlDir, "KUBERC=off")
+		output, failure = command.CombinedOutput()
+		if refusal != "" {
+			return failure != nil && strings.Contains(string(output), refusal), nil
+		}
+		return failure == nil, nil
+	})
+	fmt.Printf("%s", output)
+	switch {
+	case err == nil:
+		return nil
+	case refusal != "" && failure == nil:
+		return fmt.Errorf("%s: it was not refused", line)
+	}
+	return fmt.Errorf("%s: %w", line, errors.Join(failure, ctx.Err()))
+}

@@ -1,0 +1,280 @@
+package accountsync
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	rbacinformers "k8s.io/client-go/informers/rbac/v1"
+	"k8s.io/client-go/kubernetes"
+	rbaclisters "k8s.io/client-go/listers/rbac/v1"
+	"k8s.io/client-go/tools/cache"
+
+	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	accountinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/authentication/v1beta1"
+	clusterinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/cluster/v1"
+	accountlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/authentication/v1beta1"
+	clusterlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
+)
+
+const (
+	// AccessName is the name of the Role and the RoleBinding, in the hub namespace
+	// of a cluster, by which its agent reaches the Secrets of its accounts.
+	AccessName = "open-cluster-management:managedcluster:serviceaccount-secrets"
+
+	agentGroupPrefix = "system:open-cluster-management:"
+)
+
+// Access lets the agent of a cluster create Secrets, which RBAC cannot limit by
+// name, and read and change those that it made for its accounts and no others: a
+// Secret that anybody else put there, under whatever name, stays out of its reach.
+type Access struct {
+	hub      kubernetes.Interface
+	accounts accountlisters.ManagedServiceAccountLister
+	clusters clusterlisters.ManagedClusterLister
+	roles    rbaclisters.RoleLister
+	bindings rbaclisters.RoleBindingLister
+	secrets  Secrets
+	loop     reconcile.Loop
+}
+
+// AccessInformers feed an Access. The caller starts them.
+type AccessInformers struct {
+	Accounts accountinformers.ManagedServiceAccountInformer
+	Clusters clusterinformers.ManagedClusterInformer
+	// Roles and Bindings have at least those with the label of a cluster's name.
+	Roles    rbacinformers.RoleInformer
+	Bindings rbacinformers.RoleBindingInformer
+	Secrets  Secrets
+}
+
+// NewAccess returns an Access that writes to the hub.
+func NewAccess(hub kubernetes.Interface, informers AccessInformers) *Access {
+	a := &Access{
+		hub:      hub,
+		accounts: informers.Accounts.Lister(),
+		clusters: informers.Clusters.Lister(),
+		roles:    informers.Roles.Lister(),
+		bindings: informers.Bindings.Lister(),
+		secrets:  informers.Secrets,
+	}
+	a.loop = reconcile.Loop{
+		Name:      "managedserviceaccount-access",
+		Reconcile: a.reconcile,
+		Feeds: []reconcile.Feed{
+			{Informer: informers.Accounts.Informer(), Keys: namespaceKeys},
+			{Informer: informers.Clusters.Informer(), Keys: clusterKeys},
+			{Informer: informers.Roles.Informer(), Keys: ownKeys},
+			{Informer: informers.Bindings.Informer(), Keys: ownKeys},
+			{Informer: informers.Secrets.Informer, Keys: namespaceKeys},
+		},
+	}
+	return a
+}
+
+// Run acts until ctx ends, and returns once every worker has stopped.
+func (a *Access) Run(ctx context.Context) { a.loop.Run(ctx) }
+
+// namespaceKeys is the Role of the namespace that an object is in.
+func namespaceKeys(obj any) []cache.ObjectName {
+	object, ok := obj.(metav1.Object)
+	if !ok {
+		return nil
+	}
+	return []cache.ObjectName{{Namespace: object.GetNamespace(), Name: AccessName}}
+}
+
+func clusterKeys(obj any) []cache.ObjectName {
+	cluster, ok := obj.(metav1.Object)
+	if !ok {
+		return nil
+	}
+	return []cache.ObjectName{{Namespace: cluster.GetName(), Name: AccessName}}
+}
+
+func ownKeys(obj any) []cache.ObjectName {
+	object, ok := obj.(metav1.Object)
+	if !ok || object.GetName() != AccessName {
+		return nil
+	}
+	return []cache.ObjectName{cache.MetaObjectToName(object)}
+}
+
+func (a *Access) reconcile(ctx context.Context, name cache.ObjectName) (time.Duration, error) {
+	rules, err := a.rules(name.Namespace)
+	if err != nil {
+		return 0, err
+	}
+	if rules == nil {
+		return 0, a.revoke(ctx, name.Namespace)
+	}
+	if err := a.keepRole(ctx, name.Namespace, rules); err != nil {
+		return 0, err
+	}
+	return 0, a.keepBinding(ctx, name.Namespace)
+}
+
+// rules are what the agent of a cluster may do to Secrets in its namespace;
+// nothing where the hub does not accept the cluster or there are no accounts.
+func (a *Access) rules(namespace string) ([]rbacv1.PolicyRule, error) {
+	cluster, err := a.clusters.Get(namespace)
+	if apierrors.IsNotFound(err) || err == nil && !cluster.Spec.HubAcceptsClient {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	accounts, err := a.accounts.ManagedServiceAccounts(namespace).List(labels.Everything())
+	if err != nil || len(accounts) == 0 {
+		return nil, err
+	}
+	secrets := []string{"secrets"}
+	rules := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: secrets, Verbs: []string{"create"}}}
+	var names []string
+	for _, account := range accounts {
+		if secret, err := a.secrets.of(account); err != nil {
+			return nil, err
+		} else if secret != nil {
+			names = append(names, secret.Name)
+		}
+	}
+	if len(names) > 0 {
+		slices.Sort(names)
+		rules = append(rules, rbacv1.PolicyRule{
+			APIGroups: []string{""}, Resources: secrets, ResourceNames: names, Verbs: []string{"get", "patch", "update"},
+		})
+	}
+	return rules, nil
+}
+
+func (a *Access) keepRole(ctx context.Context, namespace string, rules []rbacv1.PolicyRule) error {
+	roles := a.hub.RbacV1().Roles(namespace)
+	role, err := a.roles.Roles(namespace).Get(AccessName)
+	if apierrors.IsNotFound(err) {
+		_, err = roles.Create(ctx, &rbacv1.Role{ObjectMeta: accessMeta(namespace), Rules: rules}, metav1.CreateOptions{})
+		if !apierrors.IsAlreadyExists(err) {
+			return settled("creating a Role", namespace, err)
+		}
+		// It has lost the label by which the cache knows it.
+		role, err = roles.Get(ctx, AccessName, metav1.GetOptions{})
+	}
+	if err != nil {
+		return settled("reading a Role", namespace, err)
+	}
+	if labelled(role.Labels, namespace) && equality.Semantic.DeepEqual(role.Rules, rules) {
+		return nil
+	}
+	update := role.DeepCopy()
+	update.Labels, update.Rules = withLabel(update.Labels, namespace), rules
+	_, err = roles.Update(ctx, update, metav1.UpdateOptions{})
+	return settled("updating a Role", namespace, err)
+}
+
+func (a *Access) keepBinding(ctx context.Context, namespace string) error {
+	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: AccessName}
+	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: agentGroupPrefix + namespace}}
+	bindings := a.hub.RbacV1().RoleBindings(namespace)
+	binding, err := a.bindings.RoleBindings(namespace).Get(AccessName)
+	if apierrors.IsNotFound(err) {
+		_, err = bindings.Create(ctx, &rbacv1.RoleBinding{ObjectMeta: accessMeta(namespace), RoleRef: ref, Subjects: subjects}, metav1.CreateOptions{})
+		if !apierrors.IsAlreadyExists(err) {
+			return settled("creating a RoleBinding", namespace, err)
+		}
+		binding, err = bindings.Get(ctx, AccessName, metav1.GetOptions{})
+	}
+	if err != nil {
+		return settled("reading a RoleBinding", namespace, err)
+	}
+	if binding.RoleRef != ref {
+		// Where a binding leads to cannot be changed. Its deletion brings an event.
+		return settled("deleting a RoleBinding", namespace,
+			bindings.Delete(ctx, AccessName, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &binding.UID}}))
+	}
+	if labelled(binding.Labels, namespace) && equality.Semantic.DeepEqual(binding.Subjects, subjects) {
+		return nil
+	}
+	update := binding.DeepCopy()
+	update.Labels, update.Subjects = withLabel(update.Labels, namespace), subjects
+	_, err = bindings.Update(ctx, update, metav1.UpdateOptions{})
+	return settled("updating a RoleBinding", namespace, err)
+}
+
+func (a *Access) revoke(ctx context.Context, namespace string) error {
+	if _, err := a.bindings.RoleBindings(namespace).Get(AccessName); err == nil {
+		err := a.hub.RbacV1().RoleBindings(namespace).Delete(ctx, AccessName, metav1.DeleteOptions{})
+		if err := settled("deleting a RoleBinding", namespace, err); err != nil {
+			return err
+		}
+	} else if !apierrors.IsNotFound(err) {
+		return err
+	}
+	if _, err := a.roles.Roles(namespace).Get(AccessName); apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return settled("deleting a Role", namespace, a.hub.RbacV1().Roles(namespace).Delete(ctx, AccessName, metav1.DeleteOptions{}))
+}
+
+func accessMeta(namespace string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: namespace, Name: AccessName, Labels: withLabel(nil, namespace)}
+}
+
+func labelled(values map[string]string, cluster string) bool {
+	return values[clusterv1.ClusterNameLabel] == cluster
+}
+
+func withLabel(values map[string]string, cluster string) map[string]string {
+	values = maps.Clone(values)
+	if values == nil {
+		values = map[string]string{}
+	}
+	values[clusterv1.ClusterNameLabel] = cluster
+	return values
+}
+
+// settled passes on the errors that have to be tried again. The others bring an
+// event, or come from a namespace that is being deleted.
+func settled(what, namespace string, err error) error {
+	switch {
+	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err),
+		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return nil
+	}
+	return fmt.Errorf("%s for the agent of cluster %s: %w", what, namespace, err)
+}
+
+// Secrets are the Secrets that agents made for accounts: only what their
+// metadata says, since nobody here needs to see a token.
+type Secrets struct {
+	// Informer has the metadata of the Opaque Secrets with the accounts' label.
+	Informer cache.SharedIndexInformer
+}
+
+// of returns the Secret of an account, or nil if there is none that is its own.
+func (s Secrets) of(account *authenticationv1beta1.ManagedServiceAccount) (*metav1.PartialObjectMetadata, error) {
+	obj, exists, err := s.Informer.GetIndexer().GetByKey(cache.MetaObjectToName(account).String())
+	if err != nil || !exists {
+		return nil, err
+	}
+	secret, ok := obj.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return nil, fmt.Errorf("the cache of Secrets has a %T", obj)
+	}
+	for _, owner := range secret.OwnerReferences {
+		if owner.UID == account.UID {
+			return secret, nil
+		}
+	}
+	return nil, nil
+}

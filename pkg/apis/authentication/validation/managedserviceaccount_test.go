@@ -1,0 +1,126 @@
+package validation
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/fieldtest"
+)
+
+var bounded = Validator{MaximumValidity: 48 * time.Hour}
+
+func named(name string) *authentication.ManagedServiceAccount {
+	return &authentication.ManagedServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "cluster1", Name: name}, Spec: valid("24h")}
+}
+
+func valid(validity string) authentication.ManagedServiceAccountSpec {
+	return authentication.ManagedServiceAccountSpec{Rotation: authentication.ManagedServiceAccountRotation{Validity: validity}}
+}
+
+func TestName(t *testing.T) {
+	for name, want := range map[string][]string{
+		"a":                      nil,
+		"team.bot-1":             nil,
+		strings.Repeat("a", 253): nil,
+		strings.Repeat("a", 254): {"metadata.name: Invalid value"},
+		"Bot":                    {"metadata.name: Invalid value"},
+		"a/b":                    {"metadata.name: Invalid value"},
+		"":                       {"metadata.name: Required value"},
+	} {
+		fieldtest.Check(t, bounded.Validate(named(name)), want...)
+	}
+}
+
+func TestValidity(t *testing.T) {
+	const path = "spec.rotation.validity: Invalid value"
+	for validity, want := range map[string][]string{
+		"10m":       nil,
+		"48h":       nil,
+		"1h30m0.5s": nil,
+		"9m59s":     {path},
+		"48h1s":     {path},
+		"abc":       {path},
+		"24":        {path},
+		"-1h":       {path},
+		"1d":        {path},
+		// The default is beyond this bound.
+		"":   {path},
+		"0s": {path},
+	} {
+		account := named("a")
+		account.Spec = valid(validity)
+		fieldtest.Check(t, bounded.Validate(account), want...)
+	}
+	for _, validity := range []string{"", "0s", "0", "8640h0m0s", "1000000h"} {
+		account := named("a")
+		account.Spec = valid(validity)
+		fieldtest.Check(t, Validator{}.Validate(account))
+	}
+}
+
+func TestAudiencesAndTTL(t *testing.T) {
+	account := named("a")
+	account.Spec.Audiences = []string{"vault", "", "vault", "other"}
+	account.Spec.TTLSecondsAfterCreation = new(int32(-1))
+	fieldtest.Check(t, bounded.Validate(account), "spec.audiences[1]: Required value", "spec.audiences[2]: Duplicate value", "spec.ttlSecondsAfterCreation: Invalid value")
+	account.Spec.Audiences = []string{"vault", "other"}
+	account.Spec.TTLSecondsAfterCreation = new(int32(1))
+	fieldtest.Check(t, bounded.Validate(account))
+}
+
+// What an earlier release stored is no reason to refuse changes elsewhere.
+func TestUpdateOfWhatIsStored(t *testing.T) {
+	old := named("a")
+	old.Spec = valid("abc")
+
+	labelled := old.DeepCopy()
+	labelled.Labels = map[string]string{"team": "blue"}
+	fieldtest.Check(t, bounded.ValidateUpdate(labelled, old))
+
+	elsewhere := old.DeepCopy()
+	elsewhere.Spec.Audiences = []string{"vault"}
+	fieldtest.Check(t, bounded.ValidateUpdate(elsewhere, old))
+
+	elsewhere.Spec.Audiences = []string{""}
+	fieldtest.Check(t, bounded.ValidateUpdate(elsewhere, old), "spec.audiences[0]: Required value")
+
+	worse := old.DeepCopy()
+	worse.Spec = valid("5m")
+	fieldtest.Check(t, bounded.ValidateUpdate(worse, old), "spec.rotation.validity: Invalid value")
+
+	mended := old.DeepCopy()
+	mended.Spec = valid("24h")
+	fieldtest.Check(t, bounded.ValidateUpdate(mended, old))
+}
+
+func TestStatus(t *testing.T) {
+	old := named("a")
+	good := old.DeepCopy()
+	good.Status = authentication.ManagedServiceAccountStatus{
+		Conditions:        []metav1.Condition{{Type: "TokenReported", Status: "True", Reason: "TokenReported", LastTransitionTime: metav1.Now()}},
+		TokenSecretRef:    &authentication.TokenSecretReference{Name: "a", LastRefreshTimestamp: metav1.Now()},
+		ServiceAccountRef: &authentication.ServiceAccountReference{Namespace: "accounts", Name: "a", UID: "1"},
+		Clusters:          &authentication.ClusterSummary{Total: 2, Ready: 1, Failing: []authentication.ClusterFailure{{Name: "cluster2", Reason: "Pending"}}},
+	}
+	fieldtest.Check(t, bounded.ValidateStatusUpdate(good, old))
+
+	bad := old.DeepCopy()
+	bad.Status = authentication.ManagedServiceAccountStatus{
+		Conditions:        []metav1.Condition{{Type: "TokenReported"}},
+		TokenSecretRef:    &authentication.TokenSecretReference{Name: "b"},
+		ServiceAccountRef: &authentication.ServiceAccountReference{Namespace: "Not A Namespace", Name: "b"},
+		Clusters: &authentication.ClusterSummary{Total: -1, Ready: -1, Failing: []authentication.ClusterFailure{
+			{Name: ""}, {Name: "cluster2"}, {Name: "cluster2"},
+		}},
+	}
+	fieldtest.Check(t, bounded.ValidateStatusUpdate(bad, old),
+		"status.conditions[0].status: Required value", "status.conditions[0].reason: Required value", "status.conditions[0].lastTransitionTime: Required value",
+		"status.tokenSecretRef.name: Invalid value",
+		"status.serviceAccountRef.namespace: Invalid value", "status.serviceAccountRef.name: Invalid value",
+		"status.clusters.total: Invalid value", "status.clusters.ready: Invalid value",
+		"status.clusters.failing[0].name: Required value", "status.clusters.failing[2].name: Duplicate value")
+}

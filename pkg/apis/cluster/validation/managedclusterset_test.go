@@ -1,0 +1,123 @@
+package validation
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster"
+	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/fieldtest"
+)
+
+func set(name string, kind cluster.SelectorType, selector *metav1.LabelSelector) *cluster.ManagedClusterSet {
+	return &cluster.ManagedClusterSet{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       cluster.ManagedClusterSetSpec{ClusterSelector: cluster.ManagedClusterSelector{SelectorType: kind, LabelSelector: selector}},
+	}
+}
+
+func matching(key, value string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}
+}
+
+func TestSetName(t *testing.T) {
+	for name, want := range map[string][]string{
+		"prod":                  nil,
+		"prod.eu":               nil,
+		strings.Repeat("a", 63): nil,
+		strings.Repeat("a", 64): {"metadata.name: Invalid value"},
+		"Prod":                  {"metadata.name: Invalid value"},
+		"prod_eu":               {"metadata.name: Invalid value"},
+		"":                      {"metadata.name: Required value"},
+	} {
+		fieldtest.Check(t, ValidateManagedClusterSet(set(name, cluster.ExclusiveClusterSetLabel, nil)), want...)
+	}
+	generated := set("", cluster.ExclusiveClusterSetLabel, nil)
+	generated.GenerateName = "prod-"
+	fieldtest.Check(t, ValidateManagedClusterSet(generated), "metadata.name: Required value")
+	inNamespace := set("prod", cluster.ExclusiveClusterSetLabel, nil)
+	inNamespace.Namespace = "a"
+	fieldtest.Check(t, ValidateManagedClusterSet(inNamespace), "metadata.namespace: Forbidden")
+}
+
+func TestSelector(t *testing.T) {
+	const selectorType, labelSelector = "spec.clusterSelector.selectorType: ", "spec.clusterSelector.labelSelector"
+	tests := map[string]struct {
+		set  *cluster.ManagedClusterSet
+		want []string
+	}{
+		"by the set's own label":      {set("prod", cluster.ExclusiveClusterSetLabel, nil), nil},
+		"with an empty selector":      {set("prod", cluster.ExclusiveClusterSetLabel, &metav1.LabelSelector{}), nil},
+		"with a selector as well":     {set("prod", cluster.ExclusiveClusterSetLabel, matching("a", "b")), []string{labelSelector + ": Forbidden"}},
+		"by labels":                   {set("prod", cluster.LabelSelector, matching("a", "b")), nil},
+		"all":                         {set("prod", cluster.LabelSelector, &metav1.LabelSelector{}), nil},
+		"by labels without selector":  {set("prod", cluster.LabelSelector, nil), []string{labelSelector + ": Required value"}},
+		"bad label":                   {set("prod", cluster.LabelSelector, matching("a b", "c d")), []string{labelSelector + ".matchLabels: Invalid value", labelSelector + ".matchLabels: Invalid value"}},
+		"no type":                     {set("prod", "", nil), []string{selectorType + "Unsupported value"}},
+		"another type":                {set("prod", "LegacyClusterSetLabel", nil), []string{selectorType + "Unsupported value"}},
+		"default":                     {set("default", cluster.ExclusiveClusterSetLabel, nil), nil},
+		"default by labels":           {set("default", cluster.LabelSelector, &metav1.LabelSelector{}), []string{selectorType + "Invalid value"}},
+		"global":                      {set("global", cluster.LabelSelector, &metav1.LabelSelector{}), nil},
+		"global by the set's label":   {set("global", cluster.ExclusiveClusterSetLabel, nil), []string{selectorType + "Invalid value"}},
+		"global with some clusters":   {set("global", cluster.LabelSelector, matching("a", "b")), []string{labelSelector + ": Invalid value"}},
+		"global without any selector": {set("global", cluster.LabelSelector, nil), []string{labelSelector + ": Required value"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			fieldtest.Check(t, ValidateManagedClusterSet(test.set), test.want...)
+		})
+	}
+}
+
+func TestSetUpdate(t *testing.T) {
+	old := set("prod", cluster.LabelSelector, matching("a", "b"))
+	fieldtest.Check(t, ValidateManagedClusterSetUpdate(set("prod", cluster.LabelSelector, matching("a", "c")), old))
+	fieldtest.Check(t, ValidateManagedClusterSetUpdate(set("prod", cluster.ExclusiveClusterSetLabel, nil), old),
+		"spec.clusterSelector.selectorType: Invalid value")
+	fieldtest.Check(t, ValidateManagedClusterSetUpdate(set("prod", cluster.LabelSelector, nil), old),
+		"spec.clusterSelector.labelSelector: Required value")
+	fieldtest.Check(t, ValidateManagedClusterSetUpdate(
+		set("global", cluster.LabelSelector, matching("a", "b")), set("global", cluster.LabelSelector, &metav1.LabelSelector{})),
+		"spec.clusterSelector.labelSelector: Invalid value")
+}
+
+func TestSetUpdateKeepsWhatWasWrong(t *testing.T) {
+	old := set("Not.A.Label", cluster.ExclusiveClusterSetLabel, matching("a", "b"))
+	labelled := old.DeepCopy()
+	labelled.Labels = map[string]string{"region": "north"}
+	fieldtest.Check(t, ValidateManagedClusterSetUpdate(labelled, old))
+	mended := old.DeepCopy()
+	mended.Spec.ClusterSelector.LabelSelector = nil
+	fieldtest.Check(t, ValidateManagedClusterSetUpdate(mended, old))
+	worse := old.DeepCopy()
+	worse.Spec.ClusterSelector.LabelSelector = matching("a", "c")
+	fieldtest.Check(t, ValidateManagedClusterSetUpdate(worse, old), "spec.clusterSelector.labelSelector: Forbidden")
+}
+
+func TestSetStatus(t *testing.T) {
+	old := set("prod", cluster.ExclusiveClusterSetLabel, nil)
+	bad := old.DeepCopy()
+	bad.Status.Conditions = []metav1.Condition{{Type: clusterv1beta2.ConditionClusterSetEmpty, Status: metav1.ConditionTrue, Reason: "NoClusterMatched"}}
+	fieldtest.Check(t, ValidateManagedClusterSetStatusUpdate(bad, old), "status.conditions[0].lastTransitionTime: Required value")
+	fieldtest.Check(t, ValidateManagedClusterSetStatusUpdate(bad, bad.DeepCopy()))
+}
+
+func TestExampleSetIsValid(t *testing.T) {
+	data, err := os.ReadFile("../../../../artifacts/example/managedclusterset.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var versioned clusterv1beta2.ManagedClusterSet
+	if err := yaml.UnmarshalStrict(data, &versioned); err != nil {
+		t.Fatal(err)
+	}
+	var set cluster.ManagedClusterSet
+	if err := clusterv1beta2.Convert_v1beta2_ManagedClusterSet_To_cluster_ManagedClusterSet(&versioned, &set, nil); err != nil {
+		t.Fatal(err)
+	}
+	fieldtest.Check(t, ValidateManagedClusterSet(&set))
+}

@@ -1,0 +1,75 @@
+package validation
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster"
+	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/fieldtest"
+)
+
+func binding(name, set string) *cluster.ManagedClusterSetBinding {
+	return &cluster.ManagedClusterSetBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name},
+		Spec:       cluster.ManagedClusterSetBindingSpec{ClusterSet: set},
+	}
+}
+
+func TestBinding(t *testing.T) {
+	long := strings.Repeat("a", 64)
+	noNamespace := binding("prod", "prod")
+	noNamespace.Namespace = ""
+	tests := map[string]struct {
+		binding *cluster.ManagedClusterSetBinding
+		want    []string
+	}{
+		"valid":               {binding("prod", "prod"), nil},
+		"no set":              {binding("prod", ""), []string{"spec.clusterSet: Required value"}},
+		"another set":         {binding("prod", "test"), []string{"metadata.name: Invalid value"}},
+		"no set can be named": {binding(long, long), []string{"metadata.name: Invalid value"}},
+		"no namespace":        {noNamespace, []string{"metadata.namespace: Required value"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			fieldtest.Check(t, ValidateManagedClusterSetBinding(test.binding), test.want...)
+		})
+	}
+}
+
+func TestBindingUpdate(t *testing.T) {
+	old := binding("prod", "test")
+	labelled := old.DeepCopy()
+	labelled.Labels = map[string]string{"region": "north"}
+	fieldtest.Check(t, ValidateManagedClusterSetBindingUpdate(labelled, old))
+	fieldtest.Check(t, ValidateManagedClusterSetBindingUpdate(binding("prod", "prod"), old), "spec.clusterSet: Invalid value")
+	fieldtest.Check(t, ValidateManagedClusterSetBindingUpdate(binding("prod", ""), old), "spec.clusterSet: Invalid value")
+}
+
+func TestBindingStatus(t *testing.T) {
+	old := binding("prod", "prod")
+	bad := old.DeepCopy()
+	bad.Status.Conditions = []metav1.Condition{{Type: clusterv1beta2.ConditionBound, Status: metav1.ConditionTrue, Reason: "ClusterSetBound"}}
+	fieldtest.Check(t, ValidateManagedClusterSetBindingStatusUpdate(bad, old), "status.conditions[0].lastTransitionTime: Required value")
+	fieldtest.Check(t, ValidateManagedClusterSetBindingStatusUpdate(bad, bad.DeepCopy()))
+}
+
+func TestExampleBindingIsValid(t *testing.T) {
+	data, err := os.ReadFile("../../../../artifacts/example/managedclustersetbinding.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var versioned clusterv1beta2.ManagedClusterSetBinding
+	if err := yaml.UnmarshalStrict(data, &versioned); err != nil {
+		t.Fatal(err)
+	}
+	var binding cluster.ManagedClusterSetBinding
+	if err := clusterv1beta2.Convert_v1beta2_ManagedClusterSetBinding_To_cluster_ManagedClusterSetBinding(&versioned, &binding, nil); err != nil {
+		t.Fatal(err)
+	}
+	fieldtest.Check(t, ValidateManagedClusterSetBinding(&binding))
+}

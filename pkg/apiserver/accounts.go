@@ -1,0 +1,114 @@
+package apiserver
+
+import (
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/tools/cache"
+
+	"open-cluster-management.io/hub-apiserver/pkg/accountsync"
+	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
+	"open-cluster-management.io/hub-apiserver/pkg/clustersets"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
+)
+
+// addAccounts looks after the ManagedServiceAccounts that this server serves. On
+// a hub that keeps them in its own CustomResourceDefinitions it has its own
+// agents for them.
+func (s *Server) addAccounts(hub metadata.Interface, resolver *clustersets.Resolver) error {
+	s.secretInformers = metadatainformer.NewFilteredSharedInformerFactory(hub, 0, metav1.NamespaceAll, func(options *metav1.ListOptions) {
+		options.LabelSelector = authenticationv1beta1.ManagedServiceAccountLabel + "=true"
+		// The hub itself fills in Secrets of other types: an agent that makes one of
+		// the type service-account-token must not get to read what comes of it.
+		options.FieldSelector = fields.OneTermEqualSelector("type", string(corev1.SecretTypeOpaque)).String()
+	})
+	secrets := accountsync.Secrets{Informer: s.secretInformers.ForResource(corev1.SchemeGroupVersion.WithResource("secrets")).Informer()}
+	if err := secrets.Informer.SetTransform(withoutManagedFields); err != nil {
+		return fmt.Errorf("keeping the cache of Secrets small: %w", err)
+	}
+
+	client := s.clients.own.AuthenticationV1beta1()
+	accounts := s.informers.own.Authentication().V1beta1().ManagedServiceAccounts()
+	clusters := s.informers.clusters.Cluster().V1().ManagedClusters()
+	replicator, err := accountsync.NewReplicator(client, resolver, accountsync.ReplicatorInformers{
+		Accounts: accounts, Clusters: clusters.Lister(), Membership: s.membership(resolver),
+	})
+	if err != nil {
+		return err
+	}
+	access := accountsync.NewAccess(s.hub, accountsync.AccessInformers{
+		Accounts: accounts, Clusters: clusters, Secrets: secrets,
+		Roles: s.hubInformers.Rbac().V1().Roles(), Bindings: s.hubInformers.Rbac().V1().RoleBindings(),
+	})
+	s.controllers = append(s.controllers,
+		replicator.Run,
+		access.Run,
+		accountsync.NewObserver(client, accounts, secrets).Run,
+		accountsync.NewExpirer(client, accounts).Run)
+	return nil
+}
+
+// membership is what may change the clusters of namespaces.
+func (s *Server) membership(resolver *clustersets.Resolver) []reconcile.Feed {
+	namespaces := func(names []string, err error) []cache.ObjectName {
+		if err != nil {
+			return nil // only an index that does not exist fails
+		}
+		keys := make([]cache.ObjectName, 0, len(names))
+		for _, name := range names {
+			keys = append(keys, cache.NewObjectName(name, ""))
+		}
+		return keys
+	}
+	return []reconcile.Feed{
+		{
+			Informer: s.informers.clusters.Cluster().V1().ManagedClusters().Informer(),
+			Keys: func(obj any) []cache.ObjectName {
+				cluster, ok := obj.(*clusterv1.ManagedCluster)
+				if !ok {
+					return nil
+				}
+				// A namespace of that name is, or no longer is, that of a cluster.
+				return append(namespaces(resolver.Namespaces(cluster)), cache.NewObjectName(cluster.Name, ""))
+			},
+			Ignore: func(before, after any) bool {
+				a, ok := before.(*clusterv1.ManagedCluster)
+				b, also := after.(*clusterv1.ManagedCluster)
+				return ok && also && maps.Equal(a.Labels, b.Labels)
+			},
+		},
+		{
+			Informer: s.informers.sets.Cluster().V1beta2().ManagedClusterSets().Informer(),
+			Keys: func(obj any) []cache.ObjectName {
+				set, ok := obj.(*clusterv1beta2.ManagedClusterSet)
+				if !ok {
+					return nil
+				}
+				return namespaces(resolver.NamespacesOf(set.Name))
+			},
+			Ignore: func(before, after any) bool {
+				a, ok := before.(*clusterv1beta2.ManagedClusterSet)
+				b, also := after.(*clusterv1beta2.ManagedClusterSet)
+				return ok && also && equality.Semantic.DeepEqual(a.Spec, b.Spec)
+			},
+		},
+		{
+			Informer: s.informers.sets.Cluster().V1beta2().ManagedClusterSetBindings().Informer(),
+			Keys: func(obj any) []cache.ObjectName {
+				binding, ok := obj.(metav1.Object)
+				if !ok {
+					return nil
+				}
+				return []cache.ObjectName{cache.NewObjectName(binding.GetNamespace(), "")}
+			},
+		},
+	}
+}

@@ -1,0 +1,52 @@
+// Package clustersets tells which managed clusters are in a ManagedClusterSet and
+// which of them a namespace may use, and keeps the sets and their bindings.
+package clustersets
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
+)
+
+// Selects tells whether a cluster is in a set.
+func Selects(set *clusterv1beta2.ManagedClusterSet, cluster *clusterv1.ManagedCluster) (bool, error) {
+	if isExclusive(set) {
+		return exclusiveSet(cluster) == set.Name, nil
+	}
+	selector, err := selectorOf(set)
+	if err != nil {
+		return false, err
+	}
+	return selector.Matches(labels.Set(cluster.Labels)), nil
+}
+
+// isExclusive tells whether a cluster can be in only one set of this type.
+func isExclusive(set *clusterv1beta2.ManagedClusterSet) bool {
+	kind := set.Spec.ClusterSelector.SelectorType
+	return kind == clusterv1beta2.ExclusiveClusterSetLabel || kind == ""
+}
+
+// exclusiveSet is the set that a cluster is in by its label. One without a label
+// has not been written since that became a rule, and is in the default set.
+func exclusiveSet(cluster *clusterv1.ManagedCluster) string {
+	if set := cluster.Labels[clusterv1beta2.ClusterSetLabel]; set != "" {
+		return set
+	}
+	return clusterv1beta2.DefaultClusterSet
+}
+
+// selectorOf selects the clusters of a set that is not exclusive.
+func selectorOf(set *clusterv1beta2.ManagedClusterSet) (labels.Selector, error) {
+	if kind := set.Spec.ClusterSelector.SelectorType; kind != clusterv1beta2.LabelSelector {
+		return nil, fmt.Errorf("ManagedClusterSet %s has the unknown selector type %q", set.Name, kind)
+	}
+	selector, err := metav1.LabelSelectorAsSelector(set.Spec.ClusterSelector.LabelSelector)
+	if err != nil {
+		return nil, fmt.Errorf("label selector of ManagedClusterSet %s: %w", set.Name, err)
+	}
+	return selector, nil
+}

@@ -1,0 +1,156 @@
+// Package managedserviceaccount defines how ManagedServiceAccounts are served.
+package managedserviceaccount
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication"
+	authenticationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1alpha1"
+	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication/validation"
+	proxyv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
+)
+
+// Definition is the row of ManagedServiceAccounts. Tokens are valid for
+// maximumValidity at most, if it is not 0.
+func Definition(placement Placement, maximumValidity time.Duration) definition.Resource {
+	validator := validation.Validator{MaximumValidity: maximumValidity}
+	return definition.Resource{
+		Name: "managedserviceaccounts", Singular: "managedserviceaccount", Kind: "ManagedServiceAccount",
+		ShortNames: []string{"msa"}, Categories: []string{"ocm"},
+		Versions: []schema.GroupVersion{
+			authenticationv1beta1.SchemeGroupVersion,
+			authenticationv1alpha1.SchemeGroupVersion,
+			proxyv1alpha1.SchemeGroupVersion,
+		},
+		New:     func() runtime.Object { return &authentication.ManagedServiceAccount{} },
+		NewList: func() runtime.Object { return &authentication.ManagedServiceAccountList{} },
+		Strategy: &definition.Strategy[*authentication.ManagedServiceAccount]{
+			Spec:   func(a *authentication.ManagedServiceAccount) any { return &a.Spec },
+			Status: func(a *authentication.ManagedServiceAccount) any { return &a.Status },
+			PrepareForCreate: func(ctx context.Context, a *authentication.ManagedServiceAccount) {
+				keepParent(ctx, a, &authentication.ManagedServiceAccount{})
+				settleValidity(a, maximumValidity)
+				a.Status.Conditions = pending()
+			},
+			PrepareForUpdate: func(ctx context.Context, a, old *authentication.ManagedServiceAccount) {
+				keepParent(ctx, a, old)
+				if a.Spec.Rotation.Validity != old.Spec.Rotation.Validity {
+					settleValidity(a, maximumValidity)
+				}
+			},
+			Validate:             validator.Validate,
+			ValidateUpdate:       validator.ValidateUpdate,
+			ValidateStatusUpdate: validator.ValidateStatusUpdate,
+		},
+		Columns: definition.Columns[*authentication.ManagedServiceAccount]{
+			{Name: "Ready", Description: "Whether a valid token is reported; in a namespace that is bound to sets of clusters, on how many of them.", Value: ready},
+			{Name: "Expires", Description: "Time until the token expires, the first one of several.", Value: func(a *authentication.ManagedServiceAccount) any {
+				return until(a.Status.ExpirationTimestamp)
+			}},
+			{Name: "Last Rotated", Description: "Time since the token was replaced.", Value: func(a *authentication.ManagedServiceAccount) any {
+				if a.Status.TokenSecretRef == nil {
+					return "<none>"
+				}
+				return duration.HumanDuration(time.Since(a.Status.TokenSecretRef.LastRefreshTimestamp.Time))
+			}},
+			{Name: "Service Account", Description: "Namespace and name of the ServiceAccount on the managed cluster.", Wide: true, Value: func(a *authentication.ManagedServiceAccount) any {
+				if a.Status.ServiceAccountRef == nil {
+					return "<none>"
+				}
+				return a.Status.ServiceAccountRef.Namespace + "/" + a.Status.ServiceAccountRef.Name
+			}},
+		},
+		Wrap: func(store *definition.REST) rest.Storage { return &REST{REST: store, placement: placement} },
+	}
+}
+
+// pending is what is known of a new account, so that one which no agent looks at
+// says so. It is what agents of today report too; they know of no more.
+func pending() []metav1.Condition {
+	var out []metav1.Condition
+	for _, conditionType := range []string{
+		authenticationv1beta1.ConditionSecretCreated,
+		authenticationv1beta1.ConditionTokenReported,
+	} {
+		meta.SetStatusCondition(&out, metav1.Condition{
+			Type: conditionType, Status: metav1.ConditionFalse, Reason: authenticationv1beta1.ReasonPending,
+			Message: "The agent of the managed cluster has not reported yet.", ObservedGeneration: 1,
+		})
+	}
+	return out
+}
+
+// settleValidity writes out what leaving out the validity means: typed clients of
+// today then send "0s", which agents of today would ask for, in vain. Where the
+// hub's bound is below the default, nobody has to know it to get an account.
+func settleValidity(a *authentication.ManagedServiceAccount, maximum time.Duration) {
+	validity, err := authenticationv1beta1.ParseValidity(a.Spec.Rotation.Validity)
+	if err != nil || validity != authenticationv1beta1.DefaultValidity {
+		return
+	}
+	if maximum > 0 {
+		validity = min(validity, maximum)
+	}
+	a.Spec.Rotation.Validity = validity.String()
+}
+
+// keepParent lets only the server say which account of a cluster set an account
+// replicates: it deletes accounts by these marks.
+func keepParent(ctx context.Context, a, old *authentication.ManagedServiceAccount) {
+	if caller, ok := request.UserFrom(ctx); ok && caller.GetName() == user.APIServerUser {
+		return
+	}
+	a.Labels = kept(a.Labels, old.Labels, authenticationv1beta1.ParentNamespaceLabel)
+	a.Annotations = kept(a.Annotations, old.Annotations, authenticationv1beta1.ParentUIDAnnotation)
+}
+
+// kept gives a key of values the value that it has in old.
+func kept(values, old map[string]string, key string) map[string]string {
+	value, had := old[key]
+	if !had {
+		delete(values, key)
+		return values
+	}
+	if values == nil {
+		values = map[string]string{}
+	}
+	values[key] = value
+	return values
+}
+
+func ready(a *authentication.ManagedServiceAccount) any {
+	if meta.IsStatusConditionFalse(a.Status.Conditions, authenticationv1beta1.ConditionNamespaceManaged) {
+		return string(metav1.ConditionFalse)
+	}
+	if clusters := a.Status.Clusters; clusters != nil {
+		return fmt.Sprintf("%d/%d", clusters.Ready, clusters.Total)
+	}
+	if reported := meta.FindStatusCondition(a.Status.Conditions, authenticationv1beta1.ConditionTokenReported); reported != nil {
+		return string(reported.Status)
+	}
+	return string(metav1.ConditionUnknown)
+}
+
+func until(at *metav1.Time) string {
+	if at == nil {
+		return "<none>"
+	}
+	left := time.Until(at.Time)
+	if left <= 0 {
+		return "expired"
+	}
+	return duration.HumanDuration(left)
+}

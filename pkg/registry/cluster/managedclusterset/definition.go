@@ -1,0 +1,45 @@
+// Package managedclusterset defines how ManagedClusterSets are served.
+package managedclusterset
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster"
+	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster/validation"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
+)
+
+// Definition is the row of ManagedClusterSets.
+func Definition() definition.Resource {
+	return definition.Resource{
+		Name: "managedclustersets", Singular: "managedclusterset", Kind: "ManagedClusterSet",
+		ShortNames: []string{"mclset", "mclsets"}, Categories: []string{"ocm"},
+		ClusterScoped: true,
+		Versions:      []schema.GroupVersion{clusterv1beta2.SchemeGroupVersion},
+		New:           func() runtime.Object { return &cluster.ManagedClusterSet{} },
+		NewList:       func() runtime.Object { return &cluster.ManagedClusterSetList{} },
+		Strategy: &definition.Strategy[*cluster.ManagedClusterSet]{
+			Spec:                 func(s *cluster.ManagedClusterSet) any { return &s.Spec },
+			Status:               func(s *cluster.ManagedClusterSet) any { return &s.Status },
+			Validate:             validation.ValidateManagedClusterSet,
+			ValidateUpdate:       validation.ValidateManagedClusterSetUpdate,
+			ValidateStatusUpdate: validation.ValidateManagedClusterSetStatusUpdate,
+		},
+		Columns: definition.Columns[*cluster.ManagedClusterSet]{
+			definition.ConditionColumn("Empty", "Whether the set has no clusters.", clusterv1beta2.ConditionClusterSetEmpty,
+				func(s *cluster.ManagedClusterSet) []metav1.Condition { return s.Status.Conditions }),
+			{Name: "Selector", Description: "What selects the clusters of the set.", Wide: true, Value: selector},
+		},
+	}
+}
+
+// selector shows the label that a cluster of the set has, or those that select it.
+func selector(s *cluster.ManagedClusterSet) any {
+	if s.Spec.ClusterSelector.SelectorType == cluster.LabelSelector {
+		return metav1.FormatLabelSelector(s.Spec.ClusterSelector.LabelSelector)
+	}
+	return clusterv1beta2.ClusterSetLabel + "=" + s.Name
+}

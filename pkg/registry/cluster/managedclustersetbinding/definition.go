@@ -1,0 +1,46 @@
+// Package managedclustersetbinding defines how ManagedClusterSetBindings are served.
+package managedclustersetbinding
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster"
+	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster/validation"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/clusterset"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
+)
+
+// Definition is the row of ManagedClusterSetBindings. To bind a set, a caller
+// needs what authz is asked for.
+func Definition(authz authorizer.Authorizer) definition.Resource {
+	return definition.Resource{
+		Name: "managedclustersetbindings", Singular: "managedclustersetbinding", Kind: "ManagedClusterSetBinding",
+		ShortNames: []string{"mclsetbinding", "mclsetbindings"}, Categories: []string{"ocm"},
+		Versions: []schema.GroupVersion{clusterv1beta2.SchemeGroupVersion},
+		New:      func() runtime.Object { return &cluster.ManagedClusterSetBinding{} },
+		NewList:  func() runtime.Object { return &cluster.ManagedClusterSetBindingList{} },
+		Strategy: &definition.Strategy[*cluster.ManagedClusterSetBinding]{
+			Spec:                 func(b *cluster.ManagedClusterSetBinding) any { return &b.Spec },
+			Status:               func(b *cluster.ManagedClusterSetBinding) any { return &b.Status },
+			Validate:             validation.ValidateManagedClusterSetBinding,
+			ValidateUpdate:       validation.ValidateManagedClusterSetBindingUpdate,
+			ValidateStatusUpdate: validation.ValidateManagedClusterSetBindingStatusUpdate,
+		},
+		// An update cannot bind another set.
+		Wrap: definition.Guard[*cluster.ManagedClusterSetBinding]{
+			Create: func(ctx context.Context, b *cluster.ManagedClusterSetBinding) error {
+				return clusterset.Bind(ctx, authz, b.Spec.ClusterSet)
+			},
+		}.Wrap,
+		Columns: definition.Columns[*cluster.ManagedClusterSetBinding]{
+			definition.ConditionColumn("Bound", "Whether the set exists.", clusterv1beta2.ConditionBound,
+				func(b *cluster.ManagedClusterSetBinding) []metav1.Condition { return b.Status.Conditions }),
+		},
+	}
+}

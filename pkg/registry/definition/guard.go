@@ -1,0 +1,68 @@
+package definition
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/rest"
+)
+
+// Guard refuses writes of a resource whose internal type is T for reasons that
+// lie outside of the object, such as what its caller may do elsewhere. It judges
+// objects that are complete, valid and admitted. Neither status nor deletion
+// passes it.
+type Guard[T runtime.Object] struct {
+	// Create judges new objects, Update changed ones; nil allows all.
+	Create func(ctx context.Context, obj T) error
+	Update func(ctx context.Context, obj, old T) error
+}
+
+// Wrap is the Wrap of a Resource that the guard stands before.
+func (g Guard[T]) Wrap(store *REST) rest.Storage {
+	return &guardedREST[T]{REST: store, guard: g}
+}
+
+type guardedREST[T runtime.Object] struct {
+	*REST
+	guard Guard[T]
+}
+
+// Create implements rest.Creater.
+func (r *guardedREST[T]) Create(ctx context.Context, obj runtime.Object, admit rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	return r.REST.Create(ctx, obj, r.admitCreate(admit), options)
+}
+
+// Update implements rest.Updater; patches and server-side apply, which may
+// create, end here too.
+func (r *guardedREST[T]) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, admitCreate rest.ValidateObjectFunc, admitUpdate rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	return r.REST.Update(ctx, name, objInfo, r.admitCreate(admitCreate), r.admitUpdate(admitUpdate), forceAllowCreate, options)
+}
+
+func (r *guardedREST[T]) admitCreate(admit rest.ValidateObjectFunc) rest.ValidateObjectFunc {
+	return func(ctx context.Context, obj runtime.Object) error {
+		if admit != nil {
+			if err := admit(ctx, obj); err != nil {
+				return err
+			}
+		}
+		if r.guard.Create == nil {
+			return nil
+		}
+		return r.guard.Create(ctx, obj.(T))
+	}
+}
+
+func (r *guardedREST[T]) admitUpdate(admit rest.ValidateObjectUpdateFunc) rest.ValidateObjectUpdateFunc {
+	return func(ctx context.Context, obj, old runtime.Object) error {
+		if admit != nil {
+			if err := admit(ctx, obj, old); err != nil {
+				return err
+			}
+		}
+		if r.guard.Update == nil {
+			return nil
+		}
+		return r.guard.Update(ctx, obj.(T), old.(T))
+	}
+}

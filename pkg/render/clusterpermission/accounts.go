@@ -1,0 +1,112 @@
+package clusterpermission
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+)
+
+// publicAgentNamespace is where the agents of the public addon keep
+// ServiceAccounts unless told otherwise. They do not report it.
+const publicAgentNamespace = "open-cluster-management-agent-addon"
+
+// Accounts are the ManagedServiceAccounts of one namespace, by name.
+type Accounts map[string]*authenticationv1beta1.ManagedServiceAccount
+
+// AccountNames are the ManagedServiceAccounts that subjects of a ClusterPermission
+// stand for, each once and sorted. They are in its namespace.
+func AccountNames(cp *v1alpha1.ClusterPermission) []string {
+	var names []string
+	add := func(subject *rbacv1.Subject, subjects []rbacv1.Subject) {
+		if subject != nil {
+			subjects = append(slices.Clone(subjects), *subject)
+		}
+		for _, s := range subjects {
+			if isAccount(s) {
+				names = append(names, s.Name)
+			}
+		}
+	}
+	spec := &cp.Spec
+	if binding := spec.ClusterRoleBinding; binding != nil {
+		add(binding.Subject, binding.Subjects)
+	}
+	if spec.ClusterRoleBindings != nil {
+		for _, binding := range *spec.ClusterRoleBindings {
+			add(binding.Subject, binding.Subjects)
+		}
+	}
+	if spec.RoleBindings != nil {
+		for _, binding := range *spec.RoleBindings {
+			add(binding.Subject, binding.Subjects)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func isAccount(s rbacv1.Subject) bool {
+	return s.APIGroup == v1alpha1.ManagedServiceAccountGroup && s.Kind == v1alpha1.ManagedServiceAccountKind
+}
+
+// ServiceAccount is what a ManagedServiceAccount is on the managed cluster, as
+// far as it is known there. Otherwise absent says to a person why not.
+func ServiceAccount(account *authenticationv1beta1.ManagedServiceAccount) (name types.NamespacedName, absent string) {
+	status := &account.Status
+	switch {
+	case account.DeletionTimestamp != nil:
+		return name, fmt.Sprintf("ManagedServiceAccount %s is being deleted", account.Name)
+	case status.ServiceAccountRef != nil:
+		return types.NamespacedName{Namespace: status.ServiceAccountRef.Namespace, Name: status.ServiceAccountRef.Name}, ""
+	case reportedByPublicAgent(status):
+		return types.NamespacedName{Namespace: publicAgentNamespace, Name: account.Name}, ""
+	}
+	if present := meta.FindStatusCondition(status.Conditions, authenticationv1beta1.ConditionAllServiceAccountPresent); present != nil && present.Status == metav1.ConditionFalse {
+		return name, fmt.Sprintf("ManagedServiceAccount %s has no ServiceAccount on the cluster (%s)", account.Name, present.Reason)
+	}
+	return name, fmt.Sprintf("ManagedServiceAccount %s has not been reported by the agent of this cluster yet", account.Name)
+}
+
+// reportedByPublicAgent tells a token that the public addon's agent has reported,
+// which says so without saying of what, from one of ours, which always says of
+// what unless the ServiceAccount is not its own.
+func reportedByPublicAgent(status *authenticationv1beta1.ManagedServiceAccountStatus) bool {
+	return meta.FindStatusCondition(status.Conditions, authenticationv1beta1.ConditionAllServiceAccountPresent) == nil &&
+		(status.TokenSecretRef != nil || meta.IsStatusConditionTrue(status.Conditions, authenticationv1beta1.ConditionTokenReported))
+}
+
+// subject gives the subject that an account is on the managed cluster. Where the
+// given subject says it is does not matter: on the hub it is in the namespace of
+// the ClusterPermission, on the cluster it is where the agent has put it.
+func (a Accounts) subject(given rbacv1.Subject) (subject rbacv1.Subject, absent string) {
+	account := a[given.Name]
+	if account == nil {
+		return subject, fmt.Sprintf("ManagedServiceAccount %s does not exist", given.Name)
+	}
+	name, absent := ServiceAccount(account)
+	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: name.Namespace, Name: name.Name}, absent
+}
+
+// LargestAccounts are accounts such that the rendered work is as large as it can
+// become. What is accepted with them need not be refused when they are reported.
+func LargestAccounts(cp *v1alpha1.ClusterPermission) Accounts {
+	accounts := Accounts{}
+	for _, name := range AccountNames(cp) {
+		accounts[name] = &authenticationv1beta1.ManagedServiceAccount{
+			ObjectMeta: metav1.ObjectMeta{Namespace: cp.Namespace, Name: name},
+			Status: authenticationv1beta1.ManagedServiceAccountStatus{ServiceAccountRef: &authenticationv1beta1.ServiceAccountReference{
+				Namespace: strings.Repeat("n", validation.DNS1123LabelMaxLength), Name: name,
+			}},
+		}
+	}
+	return accounts
+}

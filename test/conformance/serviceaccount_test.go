@@ -1,0 +1,104 @@
+package conformance
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/rest"
+
+	authenticationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1alpha1"
+	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
+	proxyv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1alpha1"
+)
+
+// seed002 is the sample of seed 002 as it is written there, with its status.
+const seed002 = "# `ManagedServiceAccount`is cluster-scoped\n" + `apiVersion: proxy.open-cluster-management.io/v1alpha1
+kind: ManagedServiceAccount
+metadata:
+  name: my-foo-operator-serviceaccount
+  namespace: cluster-1
+spec:
+  audiences: 
+  - foo
+  - bar
+  rotation:
+    enabled: true
+    validity: 4320h0m0s
+status:
+  conditions:
+    - type: AllServiceAccountPresent
+      status: True
+`
+
+func TestSeedOfManagedServiceAccounts(t *testing.T) {
+	t.Parallel()
+	const namespace, name = "cluster-1", "my-foo-operator-serviceaccount"
+	shared.addCluster(t, namespace)
+	accounts := shared.dynamic.Resource(authenticationv1beta1.SchemeGroupVersion.WithResource("managedserviceaccounts")).Namespace(namespace)
+	for _, how := range [][]string{{"apply"}, {"apply", "--dry-run=server"}, {"apply", "--server-side", "--force-conflicts"}, {"replace"}, {"delete"}, {"create"}} {
+		if out, stderr, err := shared.kubectl(t, seed002, append(how, "--filename=-")...); err != nil {
+			t.Fatalf("kubectl %v: %v: %s%s", how, err, out, stderr)
+		}
+		if how[0] == "delete" {
+			continue
+		}
+		stored, err := accounts.Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec, _ := stored.Object["spec"].(map[string]any)
+		if audiences, _ := spec["audiences"].([]any); len(audiences) != 2 {
+			t.Errorf("after kubectl %v it is stored as %v", how, spec)
+		}
+		if reports(stored, "AllServiceAccountPresent") {
+			t.Errorf("kubectl %v set the status", how)
+		}
+	}
+}
+
+// Clients of the deprecated version are told of it, and no others.
+func TestDeprecatedVersionWarns(t *testing.T) {
+	t.Parallel()
+	namespace := "p-" + rand.String(8)
+	shared.addCluster(t, namespace)
+	client, err := rest.HTTPClientFor(shared.admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range []string{authenticationv1beta1.SchemeGroupVersion.String(), authenticationv1alpha1.SchemeGroupVersion.String(), proxyv1alpha1.SchemeGroupVersion.String()} {
+		collection := shared.admin.Host + "/apis/" + version + "/namespaces/" + namespace + "/managedserviceaccounts"
+		body := `{"apiVersion":"` + version + `","kind":"ManagedServiceAccount","metadata":{"name":"warned","namespace":"` + namespace + `"}}`
+		for _, send := range []func() (*http.Response, error){
+			func() (*http.Response, error) {
+				return client.Post(collection, "application/json", bytes.NewReader([]byte(body)))
+			},
+			func() (*http.Response, error) { return client.Get(collection) },
+			func() (*http.Response, error) {
+				request, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, collection+"/warned", nil)
+				if err != nil {
+					return nil, err
+				}
+				return client.Do(request)
+			},
+		} {
+			response, err := send()
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.Copy(io.Discard, response.Body)
+			_ = response.Body.Close()
+			if response.StatusCode >= http.StatusBadRequest {
+				t.Errorf("%s %s: %s", response.Request.Method, version, response.Status)
+			}
+			warned := strings.Contains(response.Header.Get("Warning"), "use "+authenticationv1beta1.SchemeGroupVersion.String())
+			if want := version == authenticationv1alpha1.SchemeGroupVersion.String(); warned != want {
+				t.Errorf("%s %s: the warning is %q", response.Request.Method, version, response.Header.Get("Warning"))
+			}
+		}
+	}
+}
