@@ -89,7 +89,7 @@ func TestDeletionOfTheHubNamespace(t *testing.T) {
 	})
 	// For a moment, the hub's admission may still take the new namespace for the old one.
 	eventually(t, "the cluster joins again", func(ctx context.Context) error {
-		return localhub.JoinCluster(ctx, f.Hub, cluster1)
+		return localhub.JoinRunning(ctx, f.Hub, f.Members[0].Cluster)
 	})
 	for _, name := range names {
 		f.noWorks(t, name)

@@ -48,7 +48,9 @@ func TestPermissionOfAccount(t *testing.T) {
 	hub := must(tokens.NewHub(f.Hub.AdminConfig()))(t)
 	source := must(hub.Source(cluster1, name, tokens.Options{}))(t)
 	go source.Run(t.Context())
-	config := must(source.Config(t.Context()))(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	config := must(source.Config(ctx))(t)
 	robot := must(kubernetes.NewForConfig(config))(t)
 	eventually(t, "the account may list pods", func(ctx context.Context) error {
 		_, err := robot.CoreV1().Pods("default").List(ctx, metav1.ListOptions{})

@@ -20,7 +20,8 @@ import (
 )
 
 // team is the namespace that the sets of the test are bound to, and the account in it.
-const team, bot = "team-blue", "bot"
+// Its name would not fit into a label.
+const team, bot = "team-blue", "a-robot-of-the-team-whose-name-is-longer-than-what-a-label-may-hold"
 
 // setFleet is a fleet of two clusters with two sets, both bound to the namespace team.
 type setFleet struct {
