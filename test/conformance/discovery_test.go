@@ -75,10 +75,21 @@ func TestPreferredVersion(t *testing.T) {
 	for _, k := range kinds() {
 		if got := preferred[k.version.Group]; got == "" {
 			t.Errorf("group %s is not in discovery", k.version.Group)
-		} else if len(k.Versions) > 1 && got != k.Versions[0].Version {
-			t.Errorf("group %s prefers %s, but %s prefers %s", k.version.Group, got, k.Name, k.Versions[0].Version)
+		} else if versions := k.versionsIn(k.version.Group); len(versions) > 1 && got != versions[0] {
+			t.Errorf("group %s prefers %s, but %s prefers %s", k.version.Group, got, k.Name, versions[0])
 		}
 	}
+}
+
+// versionsIn are the versions of the resource in a group, preferred first.
+func (k kind) versionsIn(group string) []string {
+	var out []string
+	for _, version := range k.Versions {
+		if version.Group == group {
+			out = append(out, version.Version)
+		}
+	}
+	return out
 }
 
 func TestAPIResources(t *testing.T) {
@@ -97,9 +108,13 @@ func TestAPIResources(t *testing.T) {
 
 func TestAPIServices(t *testing.T) {
 	t.Parallel()
-	manifests, err := localhub.ReadManifests(filepath.Join(localhub.Root(), "artifacts", "apiservice"))
-	if err != nil {
-		t.Fatal(err)
+	var manifests []*unstructured.Unstructured
+	for _, dir := range []string{".", "optional"} {
+		found, err := localhub.ReadManifests(filepath.Join(localhub.Root(), "artifacts", "apiservice", dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		manifests = append(manifests, found...)
 	}
 	client, err := aggregator.NewForConfig(shared.admin)
 	if err != nil {
