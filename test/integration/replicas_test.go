@@ -75,6 +75,7 @@ func TestReplicas(t *testing.T) {
 	t.Run("one takes over from the other", r.takeOver)
 	t.Run("they roll without a failed request", r.roll)
 	t.Run("what was stored long ago", func(t *testing.T) { r.keepLegacy(t) })
+	t.Run("accounts that were stored long ago", r.keepLegacyAccounts)
 }
 
 func (r *replicas) shareTruth(t *testing.T) {

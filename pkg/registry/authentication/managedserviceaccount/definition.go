@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/apiserver/pkg/registry/rest"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication"
 	authenticationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1alpha1"
@@ -73,7 +72,7 @@ func Definition(placement Placement, maximumValidity time.Duration) definition.R
 				return a.Status.ServiceAccountRef.Namespace + "/" + a.Status.ServiceAccountRef.Name
 			}},
 		},
-		Wrap: func(store *definition.REST) rest.Storage { return &REST{REST: store, placement: placement} },
+		Wrap: placed(placement).Wrap,
 	}
 }
 
