@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,10 +14,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 	rbacinformers "k8s.io/client-go/informers/rbac/v1"
 	"k8s.io/client-go/kubernetes"
 	rbaclisters "k8s.io/client-go/listers/rbac/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
@@ -33,6 +36,12 @@ const (
 	AccessName = "open-cluster-management:managedcluster:serviceaccount-secrets"
 
 	agentGroupPrefix = "system:open-cluster-management:"
+
+	// pausePerName is how long a Role stays as it is before further names are added,
+	// for each name that it has. A Role of thousands is large, and is not written
+	// again for every one of thousands of accounts; agents need to read a Secret
+	// only some time after they made it.
+	pausePerName = time.Millisecond
 )
 
 // Access lets the agent of a cluster create Secrets, which RBAC cannot limit by
@@ -45,7 +54,12 @@ type Access struct {
 	roles    rbaclisters.RoleLister
 	bindings rbaclisters.RoleBindingLister
 	secrets  Secrets
+	clock    clock.PassiveClock
 	loop     reconcile.Loop
+
+	mu sync.Mutex
+	// written is when the Role of a namespace was last written.
+	written map[string]time.Time
 }
 
 // AccessInformers feed an Access. The caller starts them.
@@ -67,6 +81,8 @@ func NewAccess(hub kubernetes.Interface, informers AccessInformers) *Access {
 		roles:    informers.Roles.Lister(),
 		bindings: informers.Bindings.Lister(),
 		secrets:  informers.Secrets,
+		clock:    clock.RealClock{},
+		written:  map[string]time.Time{},
 	}
 	a.loop = reconcile.Loop{
 		Name:      "managedserviceaccount-access",
@@ -118,10 +134,11 @@ func (a *Access) reconcile(ctx context.Context, name cache.ObjectName) (time.Dur
 	if rules == nil {
 		return 0, a.revoke(ctx, name.Namespace)
 	}
-	if err := a.keepRole(ctx, name.Namespace, rules); err != nil {
+	again, err := a.keepRole(ctx, name.Namespace, rules)
+	if err != nil {
 		return 0, err
 	}
-	return 0, a.keepBinding(ctx, name.Namespace)
+	return again, a.keepBinding(ctx, name.Namespace)
 }
 
 // rules are what the agent of a cluster may do to Secrets in its namespace;
@@ -157,27 +174,64 @@ func (a *Access) rules(namespace string) ([]rbacv1.PolicyRule, error) {
 	return rules, nil
 }
 
-func (a *Access) keepRole(ctx context.Context, namespace string, rules []rbacv1.PolicyRule) error {
+// keepRole makes the Role of a namespace what it should be, and returns when to
+// do so if that is later.
+func (a *Access) keepRole(ctx context.Context, namespace string, rules []rbacv1.PolicyRule) (time.Duration, error) {
 	roles := a.hub.RbacV1().Roles(namespace)
 	role, err := a.roles.Roles(namespace).Get(AccessName)
 	if apierrors.IsNotFound(err) {
 		_, err = roles.Create(ctx, &rbacv1.Role{ObjectMeta: accessMeta(namespace), Rules: rules}, metav1.CreateOptions{})
 		if !apierrors.IsAlreadyExists(err) {
-			return settled("creating a Role", namespace, err)
+			return 0, settled("creating a Role", namespace, err)
 		}
 		// It has lost the label by which the cache knows it.
 		role, err = roles.Get(ctx, AccessName, metav1.GetOptions{})
 	}
 	if err != nil {
-		return settled("reading a Role", namespace, err)
+		return 0, settled("reading a Role", namespace, err)
 	}
 	if labelled(role.Labels, namespace) && equality.Semantic.DeepEqual(role.Rules, rules) {
-		return nil
+		return 0, nil
+	}
+	if left := a.pause(namespace, role.Rules, rules); left > 0 {
+		return left, nil
 	}
 	update := role.DeepCopy()
 	update.Labels, update.Rules = withLabel(update.Labels, namespace), rules
 	_, err = roles.Update(ctx, update, metav1.UpdateOptions{})
-	return settled("updating a Role", namespace, err)
+	return 0, settled("updating a Role", namespace, err)
+}
+
+// pause returns how long the rules of a namespace may stay as they are. Whatever
+// they have too much goes at once.
+func (a *Access) pause(namespace string, present, wanted []rbacv1.PolicyRule) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if onlyLacksNames(present, wanted) {
+		pause := pausePerName * time.Duration(len(wanted[len(wanted)-1].ResourceNames))
+		if left := a.written[namespace].Add(pause).Sub(a.clock.Now()); left > 0 {
+			return left
+		}
+	}
+	a.written[namespace] = a.clock.Now()
+	return 0
+}
+
+// onlyLacksNames tells whether all that is wrong with rules is that names are missing.
+func onlyLacksNames(present, wanted []rbacv1.PolicyRule) bool {
+	if len(present) > len(wanted) {
+		return false
+	}
+	for i, rule := range present {
+		if !sets.New(wanted[i].ResourceNames...).HasAll(rule.ResourceNames...) {
+			return false
+		}
+		rule.ResourceNames = wanted[i].ResourceNames
+		if !equality.Semantic.DeepEqual(rule, wanted[i]) {
+			return false
+		}
+	}
+	return true
 }
 
 func (a *Access) keepBinding(ctx context.Context, namespace string) error {
@@ -210,6 +264,9 @@ func (a *Access) keepBinding(ctx context.Context, namespace string) error {
 }
 
 func (a *Access) revoke(ctx context.Context, namespace string) error {
+	a.mu.Lock()
+	delete(a.written, namespace)
+	a.mu.Unlock()
 	if _, err := a.bindings.RoleBindings(namespace).Get(AccessName); err == nil {
 		err := a.hub.RbacV1().RoleBindings(namespace).Delete(ctx, AccessName, metav1.DeleteOptions{})
 		if err := settled("deleting a RoleBinding", namespace, err); err != nil {
