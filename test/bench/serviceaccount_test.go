@@ -253,6 +253,7 @@ func consume(b *testing.B, f *fleet, name string) func() (used, refused int) {
 			b.Error(err)
 			return
 		}
+		config.QPS, config.Burst = 100, 100
 		client, err := kubernetes.NewForConfig(config)
 		if err != nil {
 			b.Error(err)
