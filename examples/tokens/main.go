@@ -11,41 +11,50 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/hub-apiserver/pkg/tokens"
 )
 
+// parallel bounds how many clusters are asked at a time.
+const parallel = 8
+
 func main() {
+	// What is wrong is told once, by the errors, and not by client-go's log as well.
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
 	ctx, restore := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer restore()
-	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, args []string, out io.Writer) error {
+func run(ctx context.Context, args []string, out, notes io.Writer) error {
 	flags := pflag.NewFlagSet("tokens", pflag.ContinueOnError)
 	kubeconfig := flags.String("kubeconfig", "", "kubeconfig of the hub; as kubectl finds it if not given")
 	cluster := flags.String("cluster", "", "managed cluster; every one with a ready account if not given")
 	account := flags.String("account", "", "name of the ManagedServiceAccount")
 	server := flags.String("server", "", "address of the cluster's API server, if the ManagedCluster does not say it")
 	namespace := flags.StringP("namespace", "n", "", "namespace on the managed cluster; all if not given")
-	timeout := flags.Duration("timeout", 30*time.Second, "how long to wait for a token and for answers")
+	timeout := flags.Duration("timeout", 30*time.Second, "how long to wait for each cluster, and for the hub to list them")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, pflag.ErrHelp):
 		return nil
@@ -58,8 +67,6 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if *server != "" && *cluster == "" {
 		return errors.New("--server is the address of one cluster: give --cluster as well")
 	}
-	ctx, cancel := context.WithTimeout(ctx, *timeout)
-	defer cancel()
 
 	hub, err := hubOf(*kubeconfig)
 	if err != nil {
@@ -67,19 +74,59 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	clusters := []string{*cluster}
 	if *cluster == "" {
-		if clusters, err = ready(ctx, hub, *account); err != nil {
+		if clusters, err = ready(ctx, hub, *account, *timeout, notes); err != nil {
 			return err
 		}
 	}
+	answers := make([]answer, len(clusters))
+	var asking errgroup.Group
+	asking.SetLimit(parallel)
+	for i, name := range clusters {
+		asking.Go(func() error {
+			answers[i] = list(ctx, hub, name, *account, *server, flags.Arg(1), *namespace, *timeout)
+			return nil
+		})
+	}
+	_ = asking.Wait() // each answer has its own error
+	return show(clusters, answers, out, notes)
+}
+
+// answer is what came of asking one cluster.
+type answer struct {
+	// address of the cluster's API server, if it is known.
+	address string
+	objects []unstructured.Unstructured
+	err     error
+}
+
+// show prints the objects by cluster, and then which clusters failed.
+func show(clusters []string, answers []answer, out, notes io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(table, "CLUSTER\tNAMESPACE\tNAME")
-	var failures []error
-	for _, name := range clusters {
-		if err := list(ctx, hub, name, *account, *server, flags.Arg(1), *namespace, table); err != nil {
-			failures = append(failures, fmt.Errorf("cluster %s: %w", name, err))
+	for i, cluster := range clusters {
+		for _, object := range answers[i].objects {
+			fmt.Fprintf(table, "%s\t%s\t%s\n", cluster, object.GetNamespace(), object.GetName())
 		}
 	}
-	return errors.Join(append(failures, table.Flush())...)
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	failed := 0
+	for i, cluster := range clusters {
+		answer := answers[i]
+		if answer.err == nil {
+			continue
+		}
+		failed++
+		if answer.address != "" {
+			cluster += " at " + answer.address
+		}
+		fmt.Fprintf(notes, "cluster %s: %v\n", cluster, answer.err)
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d clusters failed", failed, len(clusters))
+	}
+	return nil
 }
 
 // hubOf reads the hub that a kubeconfig leads to.
@@ -93,8 +140,11 @@ func hubOf(kubeconfig string) (*tokens.Hub, error) {
 	return tokens.NewHub(config)
 }
 
-// ready names the clusters where an account has a token, and tells about the others.
-func ready(ctx context.Context, hub *tokens.Hub, account string) ([]string, error) {
+// ready names, in order, the clusters where an account has a token, and tells
+// about the others.
+func ready(ctx context.Context, hub *tokens.Hub, account string, timeout time.Duration, notes io.Writer) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
 	accounts, err := hub.List(ctx, tokens.ListOptions{Name: account})
 	if err != nil {
 		return nil, err
@@ -102,7 +152,7 @@ func ready(ctx context.Context, hub *tokens.Hub, account string) ([]string, erro
 	var clusters []string
 	for _, a := range accounts {
 		if !a.Ready {
-			fmt.Fprintf(os.Stderr, "cluster %s is left out: %s\n", a.Cluster, a.Message)
+			fmt.Fprintf(notes, "cluster %s is left out: %s\n", a.Cluster, a.Message)
 			continue
 		}
 		clusters = append(clusters, a.Cluster)
@@ -110,48 +160,56 @@ func ready(ctx context.Context, hub *tokens.Hub, account string) ([]string, erro
 	if len(clusters) == 0 {
 		return nil, fmt.Errorf("no cluster has a ready account %s", account)
 	}
+	slices.Sort(clusters)
 	return clusters, nil
 }
 
-// list prints the objects of a resource that the account may list on a cluster.
-func list(ctx context.Context, hub *tokens.Hub, cluster, account, server, resource, namespace string, out io.Writer) error {
+// list asks a cluster for the objects of a resource that the account may list there.
+// The timeout is its own: a cluster that does not answer takes no time of the others.
+func list(ctx context.Context, hub *tokens.Hub, cluster, account, server, resource, namespace string, timeout time.Duration) answer {
+	failed := func(err error) answer { return answer{address: server, err: err} }
 	source, err := hub.Source(cluster, account, tokens.Options{Host: server})
 	if err != nil {
-		return err
+		return failed(err)
 	}
 	// A program that stays would keep the source, and the clients, for as long as it
 	// runs: they follow the token.
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	go source.Run(ctx)
 	config, err := source.Config(ctx)
 	if err != nil {
-		return err
+		return failed(err)
 	}
+	server = config.Host
+	// Each request ends with ctx as well; discovery has half a minute of its own if
+	// nothing is said here.
+	config.Timeout = timeout
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
-		return err
+		return failed(err)
 	}
-	kind, err := resolve(config, resource)
+	kind, err := resolve(ctx, config, resource)
 	if err != nil {
-		return err
+		return failed(err)
 	}
 	objects, err := client.Resource(kind).Namespace(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return err
+		return failed(err)
 	}
-	for _, object := range objects.Items {
-		fmt.Fprintf(out, "%s\t%s\t%s\n", cluster, object.GetNamespace(), object.GetName())
-	}
-	return nil
+	return answer{address: server, objects: objects.Items}
 }
 
 // resolve finds the resource that a person means by a name, such as pods or deployments.apps.
-func resolve(config *rest.Config, resource string) (schema.GroupVersionResource, error) {
+func resolve(ctx context.Context, config *rest.Config, resource string) (schema.GroupVersionResource, error) {
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return schema.GroupVersionResource{}, err
 	}
-	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client))
-	return mapper.ResourceFor(schema.ParseGroupResource(resource).WithVersion(""))
+	groups, err := restmapper.GetAPIGroupResourcesWithContext(ctx, client)
+	if err != nil {
+		return schema.GroupVersionResource{}, err
+	}
+	mapper := restmapper.NewDiscoveryRESTMapperWithContext(groups)
+	return mapper.ResourceForWithContext(ctx, schema.ParseGroupResource(resource).WithVersion(""))
 }

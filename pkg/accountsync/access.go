@@ -21,7 +21,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
-	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	accountinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/authentication/v1beta1"
 	clusterinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/cluster/v1"
@@ -42,6 +41,8 @@ const (
 	// again for every one of thousands of accounts; agents need to read a Secret
 	// only some time after they made it.
 	pausePerName = time.Millisecond
+	// longestPause is well within the time that agents wait for access.
+	longestPause = time.Second
 )
 
 // Access lets the agent of a cluster create Secrets, which RBAC cannot limit by
@@ -208,7 +209,7 @@ func (a *Access) pause(namespace string, present, wanted []rbacv1.PolicyRule) ti
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if onlyLacksNames(present, wanted) {
-		pause := pausePerName * time.Duration(len(wanted[len(wanted)-1].ResourceNames))
+		pause := min(pausePerName*time.Duration(len(wanted[len(wanted)-1].ResourceNames)), longestPause)
 		if left := a.written[namespace].Add(pause).Sub(a.clock.Now()); left > 0 {
 			return left
 		}
@@ -250,9 +251,12 @@ func (a *Access) keepBinding(ctx context.Context, namespace string) error {
 		return settled("reading a RoleBinding", namespace, err)
 	}
 	if binding.RoleRef != ref {
-		// Where a binding leads to cannot be changed. Its deletion brings an event.
-		return settled("deleting a RoleBinding", namespace,
-			bindings.Delete(ctx, AccessName, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &binding.UID}}))
+		// Where a binding leads to cannot be changed.
+		err := bindings.Delete(ctx, AccessName, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &binding.UID}})
+		if err == nil {
+			_, err = bindings.Create(ctx, &rbacv1.RoleBinding{ObjectMeta: accessMeta(namespace), RoleRef: ref, Subjects: subjects}, metav1.CreateOptions{})
+		}
+		return settled("replacing a RoleBinding", namespace, err)
 	}
 	if labelled(binding.Labels, namespace) && equality.Semantic.DeepEqual(binding.Subjects, subjects) {
 		return nil
@@ -309,29 +313,4 @@ func settled(what, namespace string, err error) error {
 		return nil
 	}
 	return fmt.Errorf("%s for the agent of cluster %s: %w", what, namespace, err)
-}
-
-// Secrets are the Secrets that agents made for accounts: only what their
-// metadata says, since nobody here needs to see a token.
-type Secrets struct {
-	// Informer has the metadata of the Opaque Secrets with the accounts' label.
-	Informer cache.SharedIndexInformer
-}
-
-// of returns the Secret of an account, or nil if there is none that is its own.
-func (s Secrets) of(account *authenticationv1beta1.ManagedServiceAccount) (*metav1.PartialObjectMetadata, error) {
-	obj, exists, err := s.Informer.GetIndexer().GetByKey(cache.MetaObjectToName(account).String())
-	if err != nil || !exists {
-		return nil, err
-	}
-	secret, ok := obj.(*metav1.PartialObjectMetadata)
-	if !ok {
-		return nil, fmt.Errorf("the cache of Secrets has a %T", obj)
-	}
-	for _, owner := range secret.OwnerReferences {
-		if owner.UID == account.UID {
-			return secret, nil
-		}
-	}
-	return nil, nil
 }

@@ -6,7 +6,8 @@
 //   - expire.go: accounts that are due to be deleted, tokens that have run out;
 //   - access.go: the Role by which an agent reads the Secrets of its accounts and no others;
 //   - observe.go: Secrets that somebody deleted or changed, of which agents are told,
-//     since they may not watch Secrets.
+//     since they may not watch Secrets;
+//   - collect.go: Secrets of accounts that are gone, where the hub does not collect them.
 //
 // The loops run on one replica at a time.
 package accountsync

@@ -8,7 +8,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
@@ -35,7 +34,7 @@ type Observer struct {
 
 	mu sync.Mutex
 	// differing is since when accounts and their Secrets differ.
-	differing map[types.UID]difference
+	differing map[cache.ObjectName]difference
 }
 
 // difference is a version of a Secret, empty for none, that an account does not know of.
@@ -49,14 +48,14 @@ type difference struct {
 func NewObserver(client accountclient.ManagedServiceAccountsGetter, accounts accountinformers.ManagedServiceAccountInformer, secrets Secrets) *Observer {
 	o := &Observer{
 		accounts: client, lister: accounts.Lister(), secrets: secrets,
-		clock: clock.RealClock{}, differing: map[types.UID]difference{},
+		clock: clock.RealClock{}, differing: map[cache.ObjectName]difference{},
 	}
 	o.loop = reconcile.Loop{
 		Name:      "managedserviceaccount-secrets",
 		Reconcile: o.reconcile,
 		Feeds: []reconcile.Feed{
-			{Informer: accounts.Informer(), Keys: nameKeys},
-			{Informer: secrets.Informer, Keys: nameKeys},
+			{Informer: accounts.Informer(), Keys: reconcile.Own},
+			{Informer: secrets.Informer, Keys: reconcile.Own},
 		},
 	}
 	return o
@@ -65,18 +64,10 @@ func NewObserver(client accountclient.ManagedServiceAccountsGetter, accounts acc
 // Run acts until ctx ends, and returns once every worker has stopped.
 func (o *Observer) Run(ctx context.Context) { o.loop.Run(ctx) }
 
-// nameKeys is the account of an object of the same name.
-func nameKeys(obj any) []cache.ObjectName {
-	object, ok := obj.(metav1.Object)
-	if !ok {
-		return nil
-	}
-	return []cache.ObjectName{cache.MetaObjectToName(object)}
-}
-
 func (o *Observer) reconcile(ctx context.Context, name cache.ObjectName) (time.Duration, error) {
 	account, err := o.lister.ManagedServiceAccounts(name.Namespace).Get(name.Name)
 	if apierrors.IsNotFound(err) {
+		o.forget(name)
 		return 0, nil
 	}
 	if err != nil {
@@ -85,7 +76,7 @@ func (o *Observer) reconcile(ctx context.Context, name cache.ObjectName) (time.D
 	ref := account.Status.TokenSecretRef
 	if account.DeletionTimestamp != nil || ref == nil || ref.ResourceVersion == "" {
 		// Nothing is reported, or by an agent that watches Secrets itself.
-		o.forget(account.UID)
+		o.forget(name)
 		return 0, nil
 	}
 	secret, err := o.secrets.of(account)
@@ -97,29 +88,47 @@ func (o *Observer) reconcile(ctx context.Context, name cache.ObjectName) (time.D
 		version = secret.ResourceVersion
 	}
 	if version == ref.ResourceVersion || secret != nil && told(account) {
-		o.forget(account.UID)
+		o.forget(name)
 		return 0, nil
 	}
-	if left := settleTime - o.differs(account.UID, version); left > 0 {
+	if left := settleTime - o.differs(name, version); left > 0 {
 		return left, nil
 	}
-	o.forget(account.UID)
+	o.forget(name)
+	if secret != nil {
+		return 0, o.tell(ctx, account, authenticationv1beta1.ReasonSecretChanged, "The Secret was changed; the agent has yet to look at it.")
+	}
+	mended, exists, err := o.secrets.mend(ctx, account)
+	switch {
+	case err != nil || mended:
+		return 0, err
+	case exists:
+		account = account.DeepCopy()
+		account.Status.TokenSecretRef, account.Status.ExpirationTimestamp = nil, nil
+		return 0, o.tell(ctx, account, authenticationv1beta1.ReasonSecretChanged,
+			"The Secret of this name cannot be seen to be that of the account any more; the agent has yet to look at it.")
+	}
+	account = account.DeepCopy()
+	account.Status.TokenSecretRef, account.Status.ExpirationTimestamp = nil, nil
+	return 0, o.tell(ctx, account, authenticationv1beta1.ReasonSecretMissing, "The Secret was deleted; the agent has yet to write it again.")
+}
+
+// tell reports why what an account says of its Secret is open.
+func (o *Observer) tell(ctx context.Context, account *authenticationv1beta1.ManagedServiceAccount, reason, message string) error {
 	update := account.DeepCopy()
-	if secret == nil {
-		update.Status.TokenSecretRef, update.Status.ExpirationTimestamp = nil, nil
-		for _, conditionType := range []string{authenticationv1beta1.ConditionSecretCreated, authenticationv1beta1.ConditionTokenReported} {
-			meta.SetStatusCondition(&update.Status.Conditions, metav1.Condition{
-				Type: conditionType, Status: metav1.ConditionFalse, Reason: authenticationv1beta1.ReasonSecretMissing,
-				ObservedGeneration: account.Generation, Message: "The Secret was deleted; the agent has yet to write it again.",
-			})
-		}
-	} else {
+	reported := metav1.ConditionFalse
+	if update.Status.TokenSecretRef != nil {
+		reported = metav1.ConditionUnknown
+	}
+	for conditionType, status := range map[string]metav1.ConditionStatus{
+		authenticationv1beta1.ConditionSecretCreated: metav1.ConditionFalse,
+		authenticationv1beta1.ConditionTokenReported: reported,
+	} {
 		meta.SetStatusCondition(&update.Status.Conditions, metav1.Condition{
-			Type: authenticationv1beta1.ConditionSecretCreated, Status: metav1.ConditionFalse, Reason: authenticationv1beta1.ReasonSecretChanged,
-			ObservedGeneration: account.Generation, Message: "The Secret was changed; the agent has yet to look at it.",
+			Type: conditionType, Status: status, Reason: reason, Message: message, ObservedGeneration: account.Generation,
 		})
 	}
-	return 0, writeStatus(ctx, o.accounts, update)
+	return writeStatus(ctx, o.accounts, update)
 }
 
 // told is whether the agent knows already that it has to look at the Secret.
@@ -129,7 +138,7 @@ func told(account *authenticationv1beta1.ManagedServiceAccount) bool {
 }
 
 // differs returns for how long an account has differed from this version of its Secret.
-func (o *Observer) differs(account types.UID, version string) time.Duration {
+func (o *Observer) differs(account cache.ObjectName, version string) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	known, ok := o.differing[account]
@@ -140,7 +149,7 @@ func (o *Observer) differs(account types.UID, version string) time.Duration {
 	return o.clock.Since(known.since)
 }
 
-func (o *Observer) forget(account types.UID) {
+func (o *Observer) forget(account cache.ObjectName) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.differing, account)

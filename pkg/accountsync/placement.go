@@ -2,7 +2,6 @@ package accountsync
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,6 +17,8 @@ import (
 type Sets interface {
 	// Clusters returns the names of the clusters, sorted, and whether any set is bound.
 	Clusters(namespace string) (names []string, bound bool, err error)
+	// Missing returns the names of the sets that are bound and do not exist.
+	Missing(namespace string) ([]string, error)
 }
 
 // Placement knows what namespaces mean to accounts. It is safe for concurrent use.
@@ -59,9 +60,14 @@ func (p *Placement) CheckNamespace(ctx context.Context, namespace string) (*fiel
 		}
 		missing = append(missing, binding.Spec.ClusterSet)
 	}
-	problem := "is neither the namespace of a managed cluster nor bound to a set of clusters: there is no ManagedCluster of that name and no ManagedClusterSetBinding in it"
+	return field.Invalid(field.NewPath("metadata", "namespace"), namespace, unmanaged(missing)), nil
+}
+
+// unmanaged says why a namespace has no clusters. Missing are the sets that are
+// bound to it and do not exist.
+func unmanaged(missing []string) string {
 	if len(missing) > 0 {
-		problem = fmt.Sprintf("is not the namespace of a managed cluster, and the ManagedClusterSets that are bound to it do not exist: %s", strings.Join(missing, ", "))
+		return "is not the namespace of a managed cluster, and the ManagedClusterSets that are bound to it do not exist: " + strings.Join(missing, ", ")
 	}
-	return field.Invalid(field.NewPath("metadata", "namespace"), namespace, problem), nil
+	return "is neither the namespace of a managed cluster nor bound to a set of clusters: there is no ManagedCluster of that name and no ManagedClusterSetBinding in it"
 }

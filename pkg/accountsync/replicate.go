@@ -38,6 +38,11 @@ const (
 	retryPause = 3 * time.Second
 	// shownFailures bounds the failing clusters that a status names.
 	shownFailures = 100
+	// shownMessage bounds what of an agent's message is repeated there, in bytes.
+	shownMessage = 1024
+	// summaryDelay is how long reports of agents are gathered before they are summed
+	// up: a change of the spec brings one of every cluster.
+	summaryDelay = 250 * time.Millisecond
 )
 
 // Replicator keeps the accounts of cluster sets on every cluster of the sets: a
@@ -87,7 +92,10 @@ func NewReplicator(client accountclient.ManagedServiceAccountsGetter, sets Sets,
 	r.loop = reconcile.Loop{
 		Name:      "managedserviceaccount-replicas",
 		Reconcile: r.reconcile,
-		Feeds:     []reconcile.Feed{{Informer: informers.Accounts.Informer(), Keys: accountKeys}},
+		Feeds: []reconcile.Feed{
+			{Informer: informers.Accounts.Informer(), Keys: accountKeys},
+			{Informer: informers.Accounts.Informer(), Keys: parentKeys, Ignore: sameState, Delay: summaryDelay},
+		},
 	}
 	for _, feed := range informers.Membership {
 		r.loop.Feeds = append(r.loop.Feeds, reconcile.Feed{Informer: feed.Informer, Keys: func(obj any) []cache.ObjectName {
@@ -112,16 +120,31 @@ func parentOf(replica *authenticationv1beta1.ManagedServiceAccount) cache.Object
 	return cache.NewObjectName(replica.Labels[authenticationv1beta1.ParentNamespaceLabel], replica.Name)
 }
 
-// accountKeys is the account itself or, of a replica, what it replicates.
+// accountKeys is an account that is no replica.
 func accountKeys(obj any) []cache.ObjectName {
 	account, ok := obj.(*authenticationv1beta1.ManagedServiceAccount)
-	if !ok {
+	if !ok || isReplica(account) {
 		return nil
 	}
-	if isReplica(account) {
-		return []cache.ObjectName{parentOf(account)}
-	}
 	return []cache.ObjectName{cache.MetaObjectToName(account)}
+}
+
+// parentKeys is the account that a replica replicates.
+func parentKeys(obj any) []cache.ObjectName {
+	account, ok := obj.(*authenticationv1beta1.ManagedServiceAccount)
+	if !ok || !isReplica(account) {
+		return nil
+	}
+	return []cache.ObjectName{parentOf(account)}
+}
+
+// sameState tells that an update of a replica changes neither what the account
+// sums up nor what has to be put back.
+func sameState(before, after any) bool {
+	a, ok := before.(*authenticationv1beta1.ManagedServiceAccount)
+	b, also := after.(*authenticationv1beta1.ManagedServiceAccount)
+	return ok && also && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
+		equality.Semantic.DeepEqual(a.Spec, b.Spec) && judge(a) == judge(b)
 }
 
 func (r *Replicator) accountsIn(namespace string) []cache.ObjectName {
@@ -133,6 +156,7 @@ func (r *Replicator) accountsIn(namespace string) []cache.ObjectName {
 	var keys []cache.ObjectName
 	for _, account := range accounts {
 		keys = append(keys, accountKeys(account)...)
+		keys = append(keys, parentKeys(account)...)
 	}
 	return keys
 }
@@ -173,16 +197,7 @@ func (r *Replicator) reconcile(ctx context.Context, name cache.ObjectName) (time
 		return 0, err
 	}
 	if !bound {
-		return 0, r.report(ctx, account, func(status *authenticationv1beta1.ManagedServiceAccountStatus) {
-			meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-				Type: authenticationv1beta1.ConditionNamespaceManaged, Status: metav1.ConditionFalse,
-				Reason: authenticationv1beta1.ReasonNotManaged, ObservedGeneration: account.Generation,
-				Message: "The namespace is neither that of a managed cluster nor bound to a set of clusters, so the account is on no cluster.",
-			})
-			if status.Clusters != nil {
-				summarize(status, account.Generation, nil)
-			}
-		})
+		return 0, r.reportUnmanaged(ctx, account)
 	}
 	states, failed := r.replicate(ctx, account, members)
 	err = r.report(ctx, account, func(status *authenticationv1beta1.ManagedServiceAccountStatus) {
@@ -224,12 +239,18 @@ func (r *Replicator) remove(ctx context.Context, parent cache.ObjectName, keep f
 	return group.Wait()
 }
 
-// replicaState is what is known of an account on one cluster.
-type replicaState struct {
-	cluster         string
+// judgement is how an account is doing on one cluster.
+type judgement struct {
 	ready           bool
 	reason, message string
-	expires         *metav1.Time
+	// expires is when the token of one that is ready does.
+	expires time.Time
+}
+
+// replicaState is what is known of an account on one cluster.
+type replicaState struct {
+	judgement
+	cluster string
 	// again is for what is worth another try without any event.
 	again bool
 }
@@ -242,7 +263,7 @@ func (r *Replicator) replicate(ctx context.Context, account *authenticationv1bet
 	for i, cluster := range clusters {
 		replica, err := r.lister.ManagedServiceAccounts(cluster).Get(account.Name)
 		if err != nil && !apierrors.IsNotFound(err) {
-			states[i] = replicaState{cluster: cluster, reason: "ReadFailed", message: err.Error(), again: true}
+			states[i] = replicaState{cluster: cluster, judgement: judgement{reason: "ReadFailed", message: err.Error()}, again: true}
 			continue
 		}
 		if err == nil && (!replicates(replica, account) || upToDate(replica, account)) {
@@ -299,18 +320,19 @@ func (r *Replicator) write(ctx context.Context, account *authenticationv1beta1.M
 	case err == nil:
 		return stateOf(cluster, replica, account), nil
 	case apierrors.IsNotFound(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return replicaState{
-			cluster: cluster, reason: "NamespaceMissing", again: true,
-			message: "The hub namespace of the cluster does not exist or is being deleted.",
-		}, nil
+		return replicaState{cluster: cluster, again: true, judgement: judgement{
+			reason: "NamespaceMissing", message: "The hub namespace of the cluster does not exist or is being deleted.",
+		}}, nil
 	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err):
 		// The cache is behind; what it gets to know brings an event.
-		return replicaState{cluster: cluster, reason: authenticationv1beta1.ReasonPending, message: "The account has just been changed."}, nil
+		return replicaState{cluster: cluster, judgement: judgement{
+			reason: authenticationv1beta1.ReasonPending, message: "The account has just been changed.",
+		}}, nil
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
 		// An admission policy of the hub, or an account from before validation.
-		return replicaState{cluster: cluster, reason: "Refused", message: err.Error(), again: true}, nil
+		return replicaState{cluster: cluster, judgement: judgement{reason: "Refused", message: err.Error()}, again: true}, nil
 	}
-	return replicaState{cluster: cluster, reason: "WriteFailed", message: err.Error()},
+	return replicaState{cluster: cluster, judgement: judgement{reason: "WriteFailed", message: err.Error()}},
 		fmt.Errorf("replicating ManagedServiceAccount %s/%s to cluster %s: %w", account.Namespace, account.Name, cluster, err)
 }
 
@@ -323,18 +345,33 @@ func stateOf(cluster string, found, account *authenticationv1beta1.ManagedServic
 		state.again = true // nothing leads from that account to this one
 		return state
 	}
-	reported := meta.FindStatusCondition(found.Status.Conditions, authenticationv1beta1.ConditionTokenReported)
-	switch {
-	case found.DeletionTimestamp != nil:
-		state.reason, state.message = "Deleting", "The account is being deleted on the cluster."
-	case reported == nil:
-		state.reason = authenticationv1beta1.ReasonPending
-	case reported.Status == metav1.ConditionTrue:
-		state.ready, state.expires = true, found.Status.ExpirationTimestamp
-	default:
-		state.reason, state.message = reported.Reason, reported.Message
-	}
+	state.judgement = judge(found)
 	return state
+}
+
+// judge sums up what an agent reports on a replica.
+func judge(replica *authenticationv1beta1.ManagedServiceAccount) judgement {
+	reported := meta.FindStatusCondition(replica.Status.Conditions, authenticationv1beta1.ConditionTokenReported)
+	switch {
+	case replica.DeletionTimestamp != nil:
+		return judgement{reason: "Deleting", message: "The account is being deleted on the cluster."}
+	case reported == nil:
+		return judgement{reason: authenticationv1beta1.ReasonPending}
+	// Agents of today do not say which generation they report on.
+	case reported.ObservedGeneration > 0 && reported.ObservedGeneration < replica.Generation:
+		return judgement{reason: authenticationv1beta1.ReasonPending, message: "The agent of the managed cluster has not reported on the present spec yet."}
+	case reported.Status == metav1.ConditionTrue:
+		judgement := judgement{ready: true}
+		if replica.Status.ExpirationTimestamp != nil {
+			judgement.expires = replica.Status.ExpirationTimestamp.Time
+		}
+		return judgement
+	}
+	message := reported.Message
+	if len(message) > shownMessage {
+		message = strings.ToValidUTF8(message[:shownMessage], "")
+	}
+	return judgement{reason: reported.Reason, message: message}
 }
 
 // report writes what has become of the status of an account, if that is news.
@@ -345,6 +382,29 @@ func (r *Replicator) report(ctx context.Context, account *authenticationv1beta1.
 		return nil
 	}
 	return writeStatus(ctx, r.accounts, update)
+}
+
+// reportUnmanaged says of an account that its namespace has no clusters any more.
+func (r *Replicator) reportUnmanaged(ctx context.Context, account *authenticationv1beta1.ManagedServiceAccount) error {
+	missing, err := r.sets.Missing(account.Namespace)
+	if err != nil {
+		return err
+	}
+	verdict := metav1.Condition{
+		Type: authenticationv1beta1.ConditionNamespaceManaged, Status: metav1.ConditionFalse,
+		Reason: authenticationv1beta1.ReasonNotManaged, ObservedGeneration: account.Generation,
+		Message: "The namespace " + unmanaged(missing) + ".",
+	}
+	if ref := account.Status.ServiceAccountRef; ref != nil {
+		verdict.Message += fmt.Sprintf(" What was on the cluster, ServiceAccount %s/%s and its token, is looked after only while its agent still runs.", ref.Namespace, ref.Name)
+	}
+	return r.report(ctx, account, func(status *authenticationv1beta1.ManagedServiceAccountStatus) {
+		meta.SetStatusCondition(&status.Conditions, verdict)
+		if status.Clusters != nil {
+			status.Clusters, status.ExpirationTimestamp = &authenticationv1beta1.ClusterSummary{}, nil
+			setVerdict(status, verdict)
+		}
+	})
 }
 
 // summarize sets the status of an account from its replicas.
@@ -363,8 +423,8 @@ func summarize(status *authenticationv1beta1.ManagedServiceAccountStatus, genera
 			continue
 		}
 		summary.Ready++
-		if status.ExpirationTimestamp == nil || state.expires.Before(status.ExpirationTimestamp) {
-			status.ExpirationTimestamp = state.expires
+		if first := status.ExpirationTimestamp; !state.expires.IsZero() && (first == nil || state.expires.Before(first.Time)) {
+			status.ExpirationTimestamp = &metav1.Time{Time: state.expires}
 		}
 	}
 	status.Clusters = summary
@@ -382,6 +442,11 @@ func summarize(status *authenticationv1beta1.ManagedServiceAccountStatus, genera
 		verdict.Message = fmt.Sprintf("%d of %d clusters are not ready: %s.", summary.Total-summary.Ready, summary.Total,
 			strings.Join(slices.Sorted(maps.Keys(reasons)), ", "))
 	}
+	setVerdict(status, verdict)
+}
+
+// setVerdict says the same of everything that an account on many clusters has there.
+func setVerdict(status *authenticationv1beta1.ManagedServiceAccountStatus, verdict metav1.Condition) {
 	for _, conditionType := range []string{
 		authenticationv1beta1.ConditionAllServiceAccountPresent,
 		authenticationv1beta1.ConditionSecretCreated,

@@ -48,6 +48,7 @@ func TestAccounts(t *testing.T) {
 		"acc-label-restored":      testLabelRestored,
 		"acc-secret-deleted":      testSecretDeleted,
 		"acc-secret-repaired":     testSecretRepaired,
+		"acc-secret-unmarked":     testSecretWithoutMarks,
 		"acc-bad-tokens":          testBadTokens,
 		"acc-ca-rollover":         testCARollover,
 		"acc-spec-changed":        testSpecChanged,
@@ -87,7 +88,7 @@ func TestAccounts(t *testing.T) {
 }
 
 // grantSecrets does what the server does: it lets the agent create Secrets, and
-// read and write those that it has made.
+// read and write those that can be seen to be of its accounts.
 func (c *cluster) grantSecrets() {
 	c.t.Helper()
 	c.createRole(rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create"}})
@@ -105,13 +106,13 @@ func (c *cluster) grantSecrets() {
 			if !ok {
 				continue
 			}
-			switch before := names[secret.Name]; {
-			case event.Type == watch.Deleted:
-				delete(names, secret.Name)
-			case !before && secret.Labels[v1beta1.ManagedServiceAccountLabel] != "":
-				names[secret.Name] = true
-			default:
+			before := names[secret.Name]
+			if after := event.Type != watch.Deleted && isMarked(secret); after == before {
 				continue
+			} else if after {
+				names[secret.Name] = true
+			} else {
+				delete(names, secret.Name)
 			}
 			if err := c.limitRole(ctx, slices.Sorted(maps.Keys(names))); err != nil && ctx.Err() == nil {
 				c.t.Error(err)
@@ -122,6 +123,14 @@ func (c *cluster) grantSecrets() {
 		cancel()
 		<-done
 	})
+}
+
+// isMarked tells whether the server takes a Secret for that of an account.
+func isMarked(secret *corev1.Secret) bool {
+	return secret.Type == corev1.SecretTypeOpaque && secret.Labels[v1beta1.ManagedServiceAccountLabel] == "true" &&
+		slices.ContainsFunc(secret.OwnerReferences, func(owner metav1.OwnerReference) bool {
+			return owner.Kind == "ManagedServiceAccount" && owner.Name == secret.Name
+		})
 }
 
 const secretsRole = "secrets"

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -131,7 +132,8 @@ func testSecretDeleted(t *testing.T, c *cluster) {
 // testSecretRepaired: what of the Secret is ours is restored without another
 // token, and what others put on it stays.
 func testSecretRepaired(t *testing.T, c *cluster) {
-	c.grantSecrets()
+	// As the public agent may: what has lost its marks, the server lets nobody else see.
+	c.createRole(rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "create", "update"}})
 	c.run()
 	name := c.createMSA("", nil)
 	_, secret := c.reported(name, nil)
@@ -170,6 +172,30 @@ func testSecretRepaired(t *testing.T, c *cluster) {
 	if n := managed.tokens.Load(); n != 0 {
 		t.Errorf("%d tokens requested", n)
 	}
+}
+
+// testSecretWithoutMarks: a Secret that the agent may not see any more, since it
+// has lost what says whose it is, is in the way, and nothing pretends otherwise.
+func testSecretWithoutMarks(t *testing.T, c *cluster) {
+	c.grantSecrets()
+	c.run()
+	name := c.createMSA("", nil)
+	c.reported(name, nil)
+	c.changeSecret(name, func(s *corev1.Secret) { s.OwnerReferences = nil })
+	c.nudge(name, v1beta1.ReasonSecretChanged)
+	stuck := c.msaIs(name, v1beta1.ConditionTokenReported, v1beta1.ReasonSecretConflict)
+	// A change of the spec brings another pass, with what the agent remembers.
+	c.changeMSA(name, func(account *v1beta1.ManagedServiceAccount) {
+		account.Spec.TTLSecondsAfterCreation = new(int32(100000))
+	})
+	still := c.msaIs(name, v1beta1.ConditionTokenReported, v1beta1.ReasonSecretConflict)
+	if still.Generation == stuck.Generation {
+		t.Error("the spec is the same")
+	}
+	if err := c.kube.CoreV1().Secrets(c.name).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.reported(name, nil)
 }
 
 // testBadTokens: a token that is not that of the account is replaced.

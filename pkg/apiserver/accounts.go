@@ -1,19 +1,12 @@
 package apiserver
 
 import (
-	"fmt"
-	"maps"
-
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
 
 	"open-cluster-management.io/hub-apiserver/pkg/accountsync"
-	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
 	"open-cluster-management.io/hub-apiserver/pkg/clustersets"
@@ -24,16 +17,11 @@ import (
 // a hub that keeps them in its own CustomResourceDefinitions it has its own
 // agents for them.
 func (s *Server) addAccounts(hub metadata.Interface, resolver *clustersets.Resolver) error {
-	s.secretInformers = metadatainformer.NewFilteredSharedInformerFactory(hub, 0, metav1.NamespaceAll, func(options *metav1.ListOptions) {
-		options.LabelSelector = authenticationv1beta1.ManagedServiceAccountLabel + "=true"
-		// The hub itself fills in Secrets of other types: an agent that makes one of
-		// the type service-account-token must not get to read what comes of it.
-		options.FieldSelector = fields.OneTermEqualSelector("type", string(corev1.SecretTypeOpaque)).String()
-	})
-	secrets := accountsync.Secrets{Informer: s.secretInformers.ForResource(corev1.SchemeGroupVersion.WithResource("secrets")).Informer()}
-	if err := secrets.Informer.SetTransform(withoutManagedFields); err != nil {
-		return fmt.Errorf("keeping the cache of Secrets small: %w", err)
+	secrets, informers, err := accountsync.NewSecrets(hub, withoutManagedFields)
+	if err != nil {
+		return err
 	}
+	s.secretInformers = informers
 
 	client := s.clients.own.AuthenticationV1beta1()
 	accounts := s.informers.own.Authentication().V1beta1().ManagedServiceAccounts()
@@ -52,6 +40,7 @@ func (s *Server) addAccounts(hub metadata.Interface, resolver *clustersets.Resol
 		replicator.Run,
 		access.Run,
 		accountsync.NewObserver(client, accounts, secrets).Run,
+		accountsync.NewCollector(client, accounts, secrets).Run,
 		accountsync.NewExpirer(client, accounts).Run)
 	return nil
 }
@@ -79,11 +68,7 @@ func (s *Server) membership(resolver *clustersets.Resolver) []reconcile.Feed {
 				// A namespace of that name is, or no longer is, that of a cluster.
 				return append(namespaces(resolver.Namespaces(cluster)), cache.NewObjectName(cluster.Name, ""))
 			},
-			Ignore: func(before, after any) bool {
-				a, ok := before.(*clusterv1.ManagedCluster)
-				b, also := after.(*clusterv1.ManagedCluster)
-				return ok && also && maps.Equal(a.Labels, b.Labels)
-			},
+			Ignore: clustersets.SameLabels,
 		},
 		{
 			Informer: s.informers.sets.Cluster().V1beta2().ManagedClusterSets().Informer(),

@@ -87,8 +87,8 @@ func newHubAccess(hub kubernetes.Interface, leaseNamespaces []string, keeps hubK
 	if !keeps.accounts {
 		add("", rbacv1.GroupName, "roles", "get", "list", "watch", "create", "update", "delete")
 		add("", rbacv1.GroupName, "rolebindings", "get", "list", "watch", "create", "update", "delete")
-		// Beside what it watches, what it lets agents do: RBAC has nobody grant more.
-		add("", "", "secrets", "list", "watch", "get", "create", "update", "patch")
+		// Beside what it watches and collects, what it lets agents do: RBAC has nobody grant more.
+		add("", "", "secrets", "list", "watch", "get", "create", "update", "patch", "delete")
 	}
 	return a
 }

@@ -89,7 +89,7 @@ func apiGroups(resources []definition.Resource, enabled *serverstorage.ResourceC
 		if len(versions) == 0 {
 			continue
 		}
-		storage, err := resource.Storage(scheme.Scheme, scheme.Codecs, getter)
+		served, err := resource.Storages(scheme.Scheme, scheme.Codecs, getter)
 		if err != nil {
 			return nil, err
 		}
@@ -97,11 +97,11 @@ func apiGroups(resources []definition.Resource, enabled *serverstorage.ResourceC
 			if storages[version] == nil {
 				storages[version] = map[string]rest.Storage{}
 			}
-			for path, served := range storage {
+			for path, storage := range served[version] {
 				if storages[version][path] != nil {
 					return nil, fmt.Errorf("%s of %s is in the table twice", path, version)
 				}
-				storages[version][path] = served
+				storages[version][path] = storage
 			}
 		}
 	}

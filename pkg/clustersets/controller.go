@@ -45,8 +45,8 @@ func NewController(client setclient.ClusterV1beta2Interface, resolver *Resolver,
 		Name:      "managedclusterset",
 		Reconcile: c.reconcileSet,
 		Feeds: []reconcile.Feed{
-			{Informer: sets.Informer(), Keys: nameOf},
-			{Informer: clusters.Informer(), Keys: c.setsOf, Ignore: sameLabels},
+			{Informer: sets.Informer(), Keys: reconcile.Own},
+			{Informer: clusters.Informer(), Keys: c.setsOf, Ignore: SameLabels},
 		},
 	}
 	for name := range maps.Keys(wellKnown) {
@@ -56,7 +56,7 @@ func NewController(client setclient.ClusterV1beta2Interface, resolver *Resolver,
 		Name:      "managedclustersetbinding",
 		Reconcile: c.reconcileBinding,
 		Feeds: []reconcile.Feed{
-			{Informer: bindings.Informer(), Keys: nameOf},
+			{Informer: bindings.Informer(), Keys: reconcile.Own},
 			// All that matters of a set is whether it exists.
 			{Informer: sets.Informer(), Keys: c.bindingsOf, Ignore: func(_, _ any) bool { return true }},
 		},
@@ -73,15 +73,8 @@ func (c *Controller) Run(ctx context.Context) {
 	running.Wait()
 }
 
-func nameOf(obj any) []cache.ObjectName {
-	if object, ok := obj.(metav1.Object); ok {
-		return []cache.ObjectName{cache.MetaObjectToName(object)}
-	}
-	return nil
-}
-
-// sameLabels tells that a change of a cluster moves it into no set and out of none.
-func sameLabels(old, obj any) bool {
+// SameLabels tells that a change of a cluster moves it into no set and out of none.
+func SameLabels(old, obj any) bool {
 	before, ok := old.(*clusterv1.ManagedCluster)
 	if !ok {
 		return false

@@ -47,7 +47,7 @@ func NewResolver(sets setinformers.ManagedClusterSetInformer, bindings setinform
 	}
 	err = clusters.Informer().AddIndexers(cache.Indexers{byLabel: func(obj any) ([]string, error) {
 		if cluster, ok := obj.(*clusterv1.ManagedCluster); ok {
-			return []string{exclusiveSet(cluster)}, nil
+			return []string{clusterv1beta2.ExclusiveSet(cluster.Labels)}, nil
 		}
 		return nil, nil
 	}})
@@ -93,6 +93,29 @@ func (r *Resolver) Clusters(namespace string) (names []string, bound bool, err e
 	}
 	slices.Sort(names)
 	return slices.Compact(names), bound, nil
+}
+
+// Missing returns, sorted, the names of the sets that are bound to a namespace and
+// do not exist.
+func (r *Resolver) Missing(namespace string) ([]string, error) {
+	bindings, err := r.bindings.ManagedClusterSetBindings(namespace).List(labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, binding := range bindings {
+		if binding.DeletionTimestamp != nil {
+			continue
+		}
+		_, err := r.sets.Get(binding.Spec.ClusterSet)
+		if apierrors.IsNotFound(err) {
+			names = append(names, binding.Spec.ClusterSet)
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	slices.Sort(names)
+	return names, nil
 }
 
 // members are the clusters of a set.

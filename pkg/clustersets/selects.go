@@ -15,7 +15,7 @@ import (
 // Selects tells whether a cluster is in a set.
 func Selects(set *clusterv1beta2.ManagedClusterSet, cluster *clusterv1.ManagedCluster) (bool, error) {
 	if isExclusive(set) {
-		return exclusiveSet(cluster) == set.Name, nil
+		return clusterv1beta2.ExclusiveSet(cluster.Labels) == set.Name, nil
 	}
 	selector, err := selectorOf(set)
 	if err != nil {
@@ -28,15 +28,6 @@ func Selects(set *clusterv1beta2.ManagedClusterSet, cluster *clusterv1.ManagedCl
 func isExclusive(set *clusterv1beta2.ManagedClusterSet) bool {
 	kind := set.Spec.ClusterSelector.SelectorType
 	return kind == clusterv1beta2.ExclusiveClusterSetLabel || kind == ""
-}
-
-// exclusiveSet is the set that a cluster is in by its label. One without a label
-// has not been written since that became a rule, and is in the default set.
-func exclusiveSet(cluster *clusterv1.ManagedCluster) string {
-	if set := cluster.Labels[clusterv1beta2.ClusterSetLabel]; set != "" {
-		return set
-	}
-	return clusterv1beta2.DefaultClusterSet
 }
 
 // selectorOf selects the clusters of a set that is not exclusive.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
@@ -43,9 +44,20 @@ type Feed struct {
 	// Ignore tells which updates concern nothing; nil ignores none. It is for
 	// objects that change often, and seldom in what matters.
 	Ignore func(old, obj any) bool
+	// Delay is how long changes are gathered before they are looked at together.
+	Delay time.Duration
 	// MaybeAbsent is for objects that a hub may not have at all: the loop does not
 	// wait until they are known.
 	MaybeAbsent bool
+}
+
+// Own is the key of an object itself, or of one of another kind with the same name.
+func Own(obj any) []cache.ObjectName {
+	object, ok := obj.(metav1.Object)
+	if !ok {
+		return nil
+	}
+	return []cache.ObjectName{cache.MetaObjectToName(object)}
 }
 
 type queue = workqueue.TypedRateLimitingInterface[cache.ObjectName]
@@ -102,7 +114,7 @@ func (l *Loop) Run(ctx context.Context) {
 func handler(q queue, feed Feed) cache.ResourceEventHandler {
 	enqueue := func(obj any) {
 		for _, key := range feed.Keys(obj) {
-			q.Add(key)
+			q.AddAfter(key, feed.Delay) // at once if there is none
 		}
 	}
 	return cache.ResourceEventHandlerFuncs{

@@ -39,25 +39,28 @@ func (s *Source) setRunning(running bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.running = running
+	s.tell()
 }
 
 // follow lets a mirror observe the one object of a name. The selector makes a
 // rule with that resourceName enough for list and watch.
 func follow[T any](ctx context.Context, s *Source, client cache.Getter, resource, namespace, name string, problem *error, observer *mirror[T]) {
+	note := func(err error) {
+		// What ends because Run ends says less than what was known before.
+		if err != nil && ctx.Err() == nil {
+			s.failed(problem, err)
+		}
+	}
 	one := cache.NewListWatchFromClient(client, resource, namespace, fields.OneTermEqualSelector(metav1.ObjectNameField, name))
 	noting := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			list, err := one.ListWithContextFunc(ctx, options)
-			if err != nil {
-				s.failed(problem, err)
-			}
+			note(err)
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			events, err := one.WatchFuncWithContext(ctx, options)
-			if err != nil {
-				s.failed(problem, err)
-			}
+			note(err)
 			return events, err
 		},
 	}

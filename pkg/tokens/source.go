@@ -2,6 +2,7 @@ package tokens
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,8 @@ const (
 // Hub reads accounts, their tokens, and the addresses of clusters. It is safe
 // for concurrent use; one serves any number of sources.
 type Hub struct {
+	// address is for messages.
+	address  string
 	core     corev1client.CoreV1Interface
 	clusters clusterclient.ClusterV1Interface
 	accounts authenticationclient.AuthenticationV1beta1Interface
@@ -55,6 +58,8 @@ func NewHub(config *rest.Config) (*Hub, error) {
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, fmt.Errorf("building the hub's client: %w", err)
 	}
+	base := hub.core.RESTClient().Get().URL()
+	hub.address = base.Scheme + "://" + base.Host
 	return hub, nil
 }
 
@@ -81,10 +86,10 @@ type Source struct {
 	reading chan struct{}
 	limiter *rate.Limiter
 
-	mu      sync.Mutex
-	running bool
+	mu sync.Mutex
 	// changed is closed, and replaced, whenever something below changes.
 	changed chan struct{}
+	running bool
 	secret  secretState
 	address addressState
 }
@@ -116,7 +121,7 @@ func (h *Hub) Source(cluster, account string, options Options) (*Source, error) 
 		limiter: rate.NewLimiter(rate.Every(readPeriod), readBurst),
 		changed: make(chan struct{}),
 	}
-	s.secret.problem = errors.New("the Secret has not been read yet")
+	s.secret.problem = fmt.Errorf("the Secret %s in namespace %s has not been read yet from the hub %s", account, cluster, h.address)
 	if options.Host != "" {
 		host, err := secureHost(options.Host)
 		if err != nil {
@@ -124,7 +129,7 @@ func (h *Hub) Source(cluster, account string, options Options) (*Source, error) 
 		}
 		s.address.host = host
 	} else {
-		s.address.problem = errors.New("the ManagedCluster has not been read yet")
+		s.address.problem = fmt.Errorf("ManagedCluster %s has not been read yet from the hub %s", cluster, h.address)
 	}
 	if len(options.CAData) > 0 {
 		if _, err := newGeneration(options.CAData); err != nil {
@@ -136,7 +141,8 @@ func (h *Hub) Source(cluster, account string, options Options) (*Source, error) 
 
 // Config returns a configuration for clients of the managed cluster, once there
 // is a token. It waits until then, or until ctx ends; the error says what is
-// missing. Run must be running.
+// missing. Run must be running, or about to: the error also tells where it was not
+// while ctx had not ended.
 //
 // Clients made from the configuration and from copies of it follow the token and
 // the CA bundle for as long as Run runs. The address is that of this call, and so
@@ -144,38 +150,57 @@ func (h *Hub) Source(cluster, account string, options Options) (*Source, error) 
 // port-forward: call Config again for these rather than keep one for long, it costs
 // nothing. A Transport of the caller's own does not follow the CA bundle either.
 // [rest.AnonymousClientConfig] of it has no token.
+//
+// Errors of connections name the address, as everywhere in client-go; what an API
+// server answers, such as that it forbids something, does not name the cluster.
 func (s *Source) Config(ctx context.Context) (*rest.Config, error) {
+	idle := false
 	for {
-		config, changed, err := s.config()
-		if err == nil {
+		config, now := s.config()
+		if now.missing == nil {
 			return config, nil
 		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			if config, _, err = s.config(); err == nil {
-				return config, nil
+		if ctx.Err() != nil {
+			if idle {
+				now.missing = fmt.Errorf("Run is not running: %w", now.missing)
 			}
-			return nil, fmt.Errorf("waiting for the token of account %s on cluster %s: %w: %w", s.name, s.cluster, context.Cause(ctx), err)
+			return nil, fmt.Errorf("waiting for the token of account %s on cluster %s: %w: %w", s.name, s.cluster, context.Cause(ctx), now.missing)
+		}
+		// Only while ctx is alive: Run may well end with the same context, and is not
+		// to blame then.
+		idle = !now.running
+		select {
+		case <-now.changed:
+		case <-ctx.Done():
 		}
 	}
 }
 
-func (s *Source) config() (*rest.Config, <-chan struct{}, error) {
+// observed is what Config has to go by.
+type observed struct {
+	// missing says in one line why there is no configuration; nil if there is one.
+	missing error
+	running bool
+	changed <-chan struct{}
+}
+
+func (s *Source) config() (*rest.Config, observed) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	err := errors.Join(s.secret.problem, s.address.problem)
-	if err != nil && !s.running {
-		err = errors.New("Run is not running")
+	now := observed{running: s.running, changed: s.changed}
+	switch secret, address := s.secret.problem, s.address.problem; {
+	case secret != nil && address != nil:
+		now.missing = fmt.Errorf("%w; %w", secret, address)
+	case secret != nil || address != nil:
+		now.missing = cmp.Or(secret, address)
+	default:
+		return &rest.Config{
+			Host:            s.address.host,
+			TLSClientConfig: rest.TLSClientConfig{CAData: bytes.Clone(s.current.Load().generation.pem)},
+			WrapTransport:   s.wrap,
+		}, now
 	}
-	if err != nil {
-		return nil, s.changed, err
-	}
-	return &rest.Config{
-		Host:            s.address.host,
-		TLSClientConfig: rest.TLSClientConfig{CAData: bytes.Clone(s.current.Load().generation.pem)},
-		WrapTransport:   s.wrap,
-	}, nil, nil
+	return nil, now
 }
 
 // observeSecret takes over what the Secret says; nil if there is none.
@@ -272,16 +297,19 @@ func (s *Source) failed(problem *error, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if *problem != nil {
-		*problem = fmt.Errorf("asking the hub: %w", err)
+		*problem = fmt.Errorf("asking the hub %s: %w", s.hub.address, err)
 	}
+}
+
+// tell wakes those who wait for a change. The caller holds mu.
+func (s *Source) tell() {
+	close(s.changed)
+	s.changed = make(chan struct{})
 }
 
 // update makes what was observed current. The caller holds mu.
 func (s *Source) update() {
-	defer func() {
-		close(s.changed)
-		s.changed = make(chan struct{})
-	}()
+	defer s.tell()
 	if s.secret.token == "" {
 		return
 	}

@@ -298,8 +298,12 @@ func TestUnverifiedServer(t *testing.T) {
 	c.front.CloseClientConnections()
 	requests := c.front.requests()
 	eventually(t, "the server is not trusted", func(ctx context.Context) error {
-		if _, err := c.tokenOf(ctx, it); err == nil || !strings.Contains(err.Error(), "certificate") {
+		_, err := c.tokenOf(ctx, it)
+		if err == nil || !strings.Contains(err.Error(), "certificate") {
 			return fmt.Errorf("got %v", err)
+		}
+		if !strings.Contains(err.Error(), c.front.URL) {
+			t.Errorf("the error does not say where: %v", err)
 		}
 		return nil
 	})

@@ -34,7 +34,12 @@ func kinds() []kind {
 	var out []kind
 	for _, resource := range apiserver.Resources(apiserver.Dependencies{}) {
 		for _, version := range resource.Versions {
-			out = append(out, kind{Resource: resource, version: version})
+			k := kind{Resource: resource, version: version}
+			if version.Group != resource.Group() {
+				// One name cannot mean two resources.
+				k.ShortNames, k.Categories = nil, nil
+			}
+			out = append(out, k)
 		}
 	}
 	return out

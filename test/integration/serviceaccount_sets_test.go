@@ -47,6 +47,7 @@ func TestAccountOfClusterSets(t *testing.T) {
 	t.Run("replicas are kept", s.replicasAreKept)
 	t.Run("the spec follows", s.specFollows)
 	t.Run("the server is away", s.serverIsAway)
+	t.Run("nobody collects garbage", s.nobodyCollectsGarbage)
 	t.Run("no set any more", s.noSetAnyMore)
 	t.Run("deleted", s.deleted)
 }
@@ -249,7 +250,13 @@ func (s *setFleet) replicasAreKept(t *testing.T) {
 	s.summarized(t, 2, 2)
 }
 
+// A cluster whose agent has not reported on the present spec is not ready, whatever
+// it said of an earlier one.
 func (s *setFleet) specFollows(t *testing.T) {
+	agent := s.Members[1].Agent
+	if err := agent.Kill(); err != nil {
+		t.Fatal(err)
+	}
 	must(s.ocm.AuthenticationV1beta1().ManagedServiceAccounts(team).Patch(t.Context(), bot, types.MergePatchType,
 		[]byte(`{"spec":{"rotation":{"validity":"12h"},"ttlSecondsAfterCreation":100000}}`), metav1.PatchOptions{}))(t)
 	for _, member := range s.Members {
@@ -260,6 +267,10 @@ func (s *setFleet) specFollows(t *testing.T) {
 			}
 			return err
 		})
+	}
+	s.summarized(t, 1, 2, "cluster2")
+	if err := agent.Start(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 	s.summarized(t, 2, 2)
 }
@@ -281,11 +292,48 @@ func (s *setFleet) serverIsAway(t *testing.T) {
 	s.summarized(t, 1, 1)
 }
 
+// An account that is deleted and made again finds its name free, also where the
+// hub's garbage collector takes the one for the other, or is not there.
+func (s *setFleet) nobodyCollectsGarbage(t *testing.T) {
+	if err := s.Hub.ControllerManager.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, before := s.reported(t, cluster1, bot)
+	if err := s.ocm.AuthenticationV1beta1().ManagedServiceAccounts(cluster1).Delete(t.Context(), bot, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "there is another Secret", func(ctx context.Context) error {
+		secret, err := s.hub.CoreV1().Secrets(cluster1).Get(ctx, bot, metav1.GetOptions{})
+		if err == nil && secret.UID == before.UID {
+			err = errors.New("it is the former one")
+		}
+		return err
+	})
+	s.summarized(t, 1, 1)
+	if err := s.Hub.ControllerManager.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func (s *setFleet) noSetAnyMore(t *testing.T) {
 	s.unbind(t, "north")
 	s.unbind(t, "mine")
 	s.onCluster(t, 0, false)
-	s.accountSays(t, team, bot, authenticationv1beta1.ConditionNamespaceManaged, metav1.ConditionFalse, authenticationv1beta1.ReasonNotManaged)
+	for _, conditionType := range []string{authenticationv1beta1.ConditionNamespaceManaged, authenticationv1beta1.ConditionTokenReported} {
+		s.accountSays(t, team, bot, conditionType, metav1.ConditionFalse, authenticationv1beta1.ReasonNotManaged)
+	}
+	s.rebind(t, "unknown")
+	eventually(t, "the set that does not exist is named", func(ctx context.Context) error {
+		account, err := s.account(ctx, team, bot)
+		if err != nil {
+			return err
+		}
+		managed := meta.FindStatusCondition(account.Status.Conditions, authenticationv1beta1.ConditionNamespaceManaged)
+		if managed == nil || !strings.Contains(managed.Message, "unknown") {
+			return fmt.Errorf("it says %v", managed)
+		}
+		return nil
+	})
 	s.rebind(t, "mine")
 	s.onCluster(t, 0, true)
 	back := s.summarized(t, 1, 1)

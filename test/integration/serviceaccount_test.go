@@ -11,6 +11,7 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -98,6 +99,94 @@ func TestSecretIsMended(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A Secret that was relabelled is the account's again as long as it says whose it
+// is. One that does not, or that somebody else put there, is in the way, and the
+// account says so, once, until it is gone.
+func TestSecretThatIsNoLongerTheAccounts(t *testing.T) {
+	f := shared(t)
+	secrets := f.hub.CoreV1().Secrets(cluster1)
+	patch := func(name, patch string) error {
+		_, err := secrets.Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		return err
+	}
+	t.Run("without its label", func(t *testing.T) {
+		const name = "unlabelled"
+		createAccount(t, f.ocm, account(cluster1, name))
+		f.reported(t, cluster1, name)
+		if err := patch(name, `{"metadata":{"labels":null}}`); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the label is back", func(ctx context.Context) error {
+			secret, err := secrets.Get(ctx, name, metav1.GetOptions{})
+			if err == nil && secret.Labels[authenticationv1beta1.ManagedServiceAccountLabel] != "true" {
+				err = fmt.Errorf("its labels are %v", secret.Labels)
+			}
+			return err
+		})
+		f.settles(t, name, authenticationv1beta1.ReasonTokenReported)
+	})
+	for what, harm := range map[string]func(name string) error{
+		"without its owner": func(name string) error { return patch(name, `{"metadata":{"ownerReferences":null}}`) },
+		"another one in its place": func(name string) error {
+			if err := secrets.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+				return err
+			}
+			_, err := secrets.Create(t.Context(), secretNamed(name), metav1.CreateOptions{})
+			return err
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			name := strings.ReplaceAll(what, " ", "-")
+			createAccount(t, f.ocm, account(cluster1, name))
+			f.reported(t, cluster1, name)
+			if err := harm(name); err != nil {
+				t.Fatal(err)
+			}
+			foreign := must(secrets.Get(t.Context(), name, metav1.GetOptions{}))(t)
+			f.settles(t, name, authenticationv1beta1.ReasonSecretConflict)
+			if got := must(secrets.Get(t.Context(), name, metav1.GetOptions{}))(t); got.ResourceVersion != foreign.ResourceVersion {
+				t.Error("the Secret was written to")
+			}
+			if err := secrets.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			f.settles(t, name, authenticationv1beta1.ReasonTokenReported)
+		})
+	}
+}
+
+// settles waits until TokenReported of an account of cluster1 has a reason, and
+// then that nobody writes the account for a while.
+func (f *fleet) settles(t *testing.T, name, reason string) {
+	t.Helper()
+	eventually(t, "TokenReported of "+name+" stays "+reason, func(ctx context.Context) error {
+		before, err := f.account(ctx, cluster1, name)
+		if err != nil {
+			return err
+		}
+		reported := meta.FindStatusCondition(before.Status.Conditions, authenticationv1beta1.ConditionTokenReported)
+		if reported == nil || reported.Reason != reason {
+			return fmt.Errorf("the conditions are %v", before.Status.Conditions)
+		}
+		if held := before.Status.TokenSecretRef != nil; held != (reported.Status == metav1.ConditionTrue) {
+			return fmt.Errorf("the reference is %v", before.Status.TokenSecretRef)
+		}
+		changes, err := f.ocm.AuthenticationV1beta1().ManagedServiceAccounts(cluster1).Watch(ctx, metav1.ListOptions{
+			FieldSelector: "metadata.name=" + name, ResourceVersion: before.ResourceVersion,
+		})
+		if err != nil {
+			return err
+		}
+		defer changes.Stop()
+		select {
+		case event := <-changes.ResultChan():
+			return fmt.Errorf("it was written again: %v", event.Type)
+		case <-time.After(3 * time.Second):
+			return nil
+		}
+	})
 }
 
 // Weakness 8, and a hostile agent: it reaches the Secrets of its own accounts,

@@ -2,22 +2,25 @@ package integration_test
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	"open-cluster-management.io/hub-apiserver/pkg/tokens"
 )
 
-// A program that uses the token all the time never sees a 401, through three
-// rotations, one of them while the agent is killed.
+// A program that uses the token all the time follows three rotations, one of them
+// while the agent is killed, and none of its requests fails.
 func TestConsumerFollowsRotation(t *testing.T) {
 	f := shared(t)
 	const name = "consumed"
@@ -38,17 +41,29 @@ func TestConsumerFollowsRotation(t *testing.T) {
 	config.QPS, config.Burst = 200, 200
 	client := must(kubernetes.NewForConfig(config))(t)
 
-	var used atomic.Int64
-	refused := make(chan error, 1)
+	// The API server calls a token by its ID, in the token and to whoever asks who he is.
+	used := func(ctx context.Context) (string, error) {
+		review, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		if err != nil {
+			return "", err
+		}
+		return strings.TrimPrefix(strings.Join(review.Status.UserInfo.Extra["authentication.kubernetes.io/credential-id"], ","), "JTI="), nil
+	}
+	reported := func(ctx context.Context) (string, error) {
+		secret, err := f.hub.CoreV1().Secrets(cluster1).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return "", err
+		}
+		return tokenID(secret.Data[authenticationv1beta1.SecretTokenKey])
+	}
+
+	failed := make(chan error, 1)
 	for range 4 {
 		running.Go(func() {
 			for ctx.Err() == nil {
-				// Whoever is authenticated may ask for this.
-				_, err := client.Discovery().ServerVersion()
-				used.Add(1)
-				if apierrors.IsUnauthorized(err) {
+				if _, err := used(ctx); err != nil && ctx.Err() == nil {
 					select {
-					case refused <- err:
+					case failed <- err:
 					default:
 					}
 				}
@@ -57,7 +72,7 @@ func TestConsumerFollowsRotation(t *testing.T) {
 	}
 
 	accounts := f.ocm.AuthenticationV1beta1().ManagedServiceAccounts(cluster1)
-	seen := map[string]bool{string(must(f.hub.CoreV1().Secrets(cluster1).Get(ctx, name, metav1.GetOptions{}))(t).Data["token"]): true}
+	seen := map[string]bool{must(reported(ctx))(t): true}
 	for rotation := range 3 {
 		patch := fmt.Sprintf(`{"spec":{"rotation":{"validity":"%dh"}}}`, 25+rotation)
 		must(accounts.Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))(t)
@@ -67,25 +82,41 @@ func TestConsumerFollowsRotation(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		before := used.Load()
-		eventually(t, "another token is used", func(ctx context.Context) error {
-			secret, err := f.hub.CoreV1().Secrets(cluster1).Get(ctx, name, metav1.GetOptions{})
+		eventually(t, "the consumer uses a new token", func(ctx context.Context) error {
+			wanted, err := reported(ctx)
 			if err != nil {
 				return err
 			}
-			if seen[string(secret.Data["token"])] {
+			if seen[wanted] {
 				return errors.New("the token is the same")
 			}
-			if used.Load() < before+100 {
-				return errors.New("it was hardly used yet")
+			if got, err := used(ctx); err != nil || got != wanted {
+				return fmt.Errorf("it uses %q and not %q: %w", got, wanted, err)
 			}
-			seen[string(secret.Data["token"])] = true
+			seen[wanted] = true
 			return nil
 		})
 	}
 	select {
-	case err := <-refused:
-		t.Errorf("after %d requests: %v", used.Load(), err)
+	case err := <-failed:
+		t.Errorf("a request failed: %v", err)
 	default:
 	}
+}
+
+// tokenID is what the API server calls a token.
+func tokenID(token []byte) (string, error) {
+	parts := strings.Split(string(token), ".")
+	if len(parts) != 3 {
+		return "", errors.New("no token")
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		return "", err
+	}
+	var claims struct {
+		ID string `json:"jti"`
+	}
+	err = json.Unmarshal(payload, &claims)
+	return claims.ID, err
 }

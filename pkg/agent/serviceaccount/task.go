@@ -196,6 +196,9 @@ func (t *task) patient() bool {
 // soon be out of the way, which holds up no worker and is reported only if it
 // takes long.
 func (t *task) inTheWay(where place) (outcome, error) {
+	// What the agent remembers is about another Secret, or about this one when it
+	// could still be seen to be the account's.
+	t.st.checked = nil
 	if where != taken && t.patient() {
 		return outcome{again: grantInterval, waiting: true}, nil
 	}
@@ -204,13 +207,12 @@ func (t *task) inTheWay(where place) (outcome, error) {
 	switch where {
 	case taken:
 		why.message = fmt.Sprintf("Secret %s of the hub is not that of this account and stays as it is; it has to be deleted, or the account needs another name", name)
-		t.st.checked = nil
 		t.report.tokenFailed, t.report.secretFailed = why, why
 		return outcome{conflict: true}, errors.New(why.message)
 	case former:
 		why.message = fmt.Sprintf("Secret %s of the hub is that of a former account with this name, which the hub's garbage collector has yet to remove", name)
 	default:
-		why.message = fmt.Sprintf("Secret %s of the hub is not that of this account and stays as it is, or the hub has not given the agent access to it yet", name)
+		why.message = fmt.Sprintf("Secret %s of the hub cannot be seen to be that of this account and stays as it is, or the hub has not given the agent access to it yet; if it is not needed, delete it", name)
 	}
 	if !t.quiet {
 		t.report.tokenFailed = why

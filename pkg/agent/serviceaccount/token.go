@@ -14,6 +14,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -154,6 +155,10 @@ func (c *Controller) mint(ctx context.Context, account *corev1.ServiceAccount, w
 	answer, err := c.managed.CoreV1().ServiceAccounts(account.Namespace).CreateToken(ctx, account.Name, &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{Audiences: wanted.audiences, ExpirationSeconds: &wanted.seconds},
 	}, metav1.CreateOptions{})
+	if apierrors.IsNotFound(err) {
+		// It was deleted since the pass began, which the watch may never tell.
+		c.forget(account)
+	}
 	if err != nil {
 		failures.WithLabelValues("token").Inc()
 		return nil, fmt.Errorf("token request: %w", err)

@@ -70,9 +70,10 @@ func (s *statusREST) ConvertToTable(ctx context.Context, object runtime.Object, 
 	return s.store.ConvertToTable(ctx, object, tableOptions)
 }
 
-// Storage builds what serves the resource, by its path in the URL: the name of
-// the resource, name/status and name/subresource. All versions share it.
-func (r *Resource) Storage(scheme *runtime.Scheme, codecs serializer.CodecFactory, getter generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
+// Storages builds what serves the resource in each of its versions, by its path in
+// the URL: the name of the resource, name/status and name/subresource. All
+// versions share one store.
+func (r *Resource) Storages(scheme *runtime.Scheme, codecs serializer.CodecFactory, getter generic.RESTOptionsGetter) (map[schema.GroupVersion]map[string]rest.Storage, error) {
 	if err := r.registerSelectableFields(scheme); err != nil {
 		return nil, err
 	}
@@ -94,13 +95,27 @@ func (r *Resource) Storage(scheme *runtime.Scheme, codecs serializer.CodecFactor
 		return nil, fmt.Errorf("store of %s: %w", r.GroupResource(), err)
 	}
 
-	main := &REST{Store: store, shortNames: r.ShortNames, categories: r.Categories}
+	main := r.paths(&REST{Store: store, shortNames: r.ShortNames, categories: r.Categories}, bound)
+	// In a second group, short names and categories would make kubectl ask which of
+	// two resources is meant, and list every object twice.
+	other := r.paths(&REST{Store: store}, bound)
+	out := map[schema.GroupVersion]map[string]rest.Storage{}
+	for _, version := range r.Versions {
+		if out[version] = main; version.Group != r.Group() {
+			out[version] = other
+		}
+	}
+	return out, nil
+}
+
+// paths are what serves the resource and what is below it.
+func (r *Resource) paths(main *REST, bound strategies) map[string]rest.Storage {
 	out := map[string]rest.Storage{r.Name: main}
 	if r.Wrap != nil {
 		out[r.Name] = r.Wrap(main)
 	}
 	if r.HasStatus() {
-		statusStore := *store
+		statusStore := *main.Store
 		statusStore.UpdateStrategy = bound.status
 		statusStore.ResetFieldsStrategy = bound.status
 		out[r.Name+"/status"] = &statusREST{store: &statusStore}
@@ -108,7 +123,7 @@ func (r *Resource) Storage(scheme *runtime.Scheme, codecs serializer.CodecFactor
 	for name, subresource := range r.Subresources {
 		out[r.Name+"/"+name] = subresource(main)
 	}
-	return out, nil
+	return out
 }
 
 // storedAs stores objects in one version. A codec for all resources would have

@@ -11,18 +11,9 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
 
-// exclusiveSet is the set that a cluster is in by its label. One without a label,
-// which an older server may have stored, is in the default set.
-func exclusiveSet(c *cluster.ManagedCluster) string {
-	if set := c.Labels[clusterv1beta2.ClusterSetLabel]; set != "" {
-		return set
-	}
-	return clusterv1beta2.DefaultClusterSet
-}
-
 // labelSet writes the set of a cluster out, where selectors can see it.
 func labelSet(c *cluster.ManagedCluster) {
-	set := exclusiveSet(c)
+	set := clusterv1beta2.ExclusiveSet(c.Labels)
 	if c.Labels == nil {
 		c.Labels = map[string]string{}
 	}
@@ -34,10 +25,10 @@ func labelSet(c *cluster.ManagedCluster) {
 func membership(authz authorizer.Authorizer) definition.Guard[*cluster.ManagedCluster] {
 	return definition.Guard[*cluster.ManagedCluster]{
 		Create: func(ctx context.Context, c *cluster.ManagedCluster) error {
-			return clusterset.Join(ctx, authz, exclusiveSet(c))
+			return clusterset.Join(ctx, authz, clusterv1beta2.ExclusiveSet(c.Labels))
 		},
 		Update: func(ctx context.Context, c, old *cluster.ManagedCluster) error {
-			to, from := exclusiveSet(c), exclusiveSet(old)
+			to, from := clusterv1beta2.ExclusiveSet(c.Labels), clusterv1beta2.ExclusiveSet(old.Labels)
 			if to == from {
 				return nil
 			}
