@@ -182,6 +182,14 @@ func testSecretWithoutMarks(t *testing.T, c *cluster) {
 	name := c.createMSA("", nil)
 	c.reported(name, nil)
 	c.changeSecret(name, func(s *corev1.Secret) { s.OwnerReferences = nil })
+	// As long as the agent may, it would put the owner back.
+	eventually(t, "the agent may not see it any more", func(ctx context.Context) error {
+		role, err := c.kube.RbacV1().Roles(c.name).Get(ctx, secretsRole, metav1.GetOptions{})
+		if err == nil && len(role.Rules) > 1 {
+			err = fmt.Errorf("the rules are %v", role.Rules)
+		}
+		return err
+	})
 	c.nudge(name, v1beta1.ReasonSecretChanged)
 	stuck := c.msaIs(name, v1beta1.ConditionTokenReported, v1beta1.ReasonSecretConflict)
 	// A change of the spec brings another pass, with what the agent remembers.
