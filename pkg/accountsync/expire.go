@@ -18,21 +18,34 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
-// Expirer deletes the accounts whose spec.ttlSecondsAfterCreation has passed, and
-// says of tokens that they have expired, which an agent that is gone cannot.
-type Expirer struct {
+// NewTTL returns what deletes the accounts whose spec.ttlSecondsAfterCreation has
+// passed. It is fed by the given informer, which the caller starts.
+func NewTTL(client accountclient.ManagedServiceAccountsGetter, accounts accountinformers.ManagedServiceAccountInformer) *reconcile.Deadline[*authenticationv1beta1.ManagedServiceAccount] {
+	return &reconcile.Deadline[*authenticationv1beta1.ManagedServiceAccount]{
+		Name:     "managedserviceaccount-ttl",
+		Informer: accounts.Informer(),
+		Due:      deletionDue,
+		Delete: func(ctx context.Context, namespace, name string, options metav1.DeleteOptions) error {
+			return client.ManagedServiceAccounts(namespace).Delete(ctx, name, options)
+		},
+		Clock: clock.RealClock{},
+	}
+}
+
+// TokenExpirer says of tokens that they have expired, which an agent that is gone cannot.
+type TokenExpirer struct {
 	accounts accountclient.ManagedServiceAccountsGetter
 	lister   accountlisters.ManagedServiceAccountLister
 	clock    clock.PassiveClock
 	loop     reconcile.Loop
 }
 
-// NewExpirer returns an Expirer that is fed by the given informer, which the
-// caller starts.
-func NewExpirer(client accountclient.ManagedServiceAccountsGetter, accounts accountinformers.ManagedServiceAccountInformer) *Expirer {
-	e := &Expirer{accounts: client, lister: accounts.Lister(), clock: clock.RealClock{}}
+// NewTokenExpirer returns a TokenExpirer that is fed by the given informer, which
+// the caller starts.
+func NewTokenExpirer(client accountclient.ManagedServiceAccountsGetter, accounts accountinformers.ManagedServiceAccountInformer) *TokenExpirer {
+	e := &TokenExpirer{accounts: client, lister: accounts.Lister(), clock: clock.RealClock{}}
 	e.loop = reconcile.Loop{
-		Name:      "managedserviceaccount-expiry",
+		Name:      "managedserviceaccount-token-expiry",
 		Reconcile: e.reconcile,
 		Feeds:     []reconcile.Feed{{Informer: accounts.Informer(), Keys: expiringKeys}},
 	}
@@ -40,19 +53,17 @@ func NewExpirer(client accountclient.ManagedServiceAccountsGetter, accounts acco
 }
 
 // Run acts until ctx ends, and returns once every worker has stopped.
-func (e *Expirer) Run(ctx context.Context) { e.loop.Run(ctx) }
+func (e *TokenExpirer) Run(ctx context.Context) { e.loop.Run(ctx) }
 
 func expiringKeys(obj any) []cache.ObjectName {
 	account, ok := obj.(*authenticationv1beta1.ManagedServiceAccount)
 	if !ok {
 		return nil
 	}
-	_, deleted := deletionDue(account)
-	_, expires := tokenExpiry(account)
-	if !deleted && !expires {
+	if _, expires := tokenExpiry(account); !expires {
 		return nil
 	}
-	return []cache.ObjectName{cache.MetaObjectToName(account)}
+	return reconcile.Own(obj)
 }
 
 // deletionDue is when an account is due to be deleted.
@@ -74,7 +85,7 @@ func tokenExpiry(account *authenticationv1beta1.ManagedServiceAccount) (time.Tim
 	return account.Status.ExpirationTimestamp.Time, true
 }
 
-func (e *Expirer) reconcile(ctx context.Context, name cache.ObjectName) (time.Duration, error) {
+func (e *TokenExpirer) reconcile(ctx context.Context, name cache.ObjectName) (time.Duration, error) {
 	account, err := e.lister.ManagedServiceAccounts(name.Namespace).Get(name.Name)
 	if apierrors.IsNotFound(err) {
 		return 0, nil
@@ -82,36 +93,17 @@ func (e *Expirer) reconcile(ctx context.Context, name cache.ObjectName) (time.Du
 	if err != nil {
 		return 0, err
 	}
-	var wait time.Duration
-	if due, deleted := deletionDue(account); deleted {
-		if wait = due.Sub(e.clock.Now()); wait <= 0 {
-			return 0, e.delete(ctx, account)
-		}
+	expiry, expires := tokenExpiry(account)
+	if !expires {
+		return 0, nil
 	}
-	if expiry, expires := tokenExpiry(account); expires {
-		left := expiry.Sub(e.clock.Now())
-		if left <= 0 {
-			return wait, e.expireToken(ctx, account)
-		}
-		if wait == 0 || left < wait {
-			wait = left
-		}
+	if left := expiry.Sub(e.clock.Now()); left > 0 {
+		return left, nil
 	}
-	return wait, nil
+	return 0, e.expire(ctx, account)
 }
 
-func (e *Expirer) delete(ctx context.Context, account *authenticationv1beta1.ManagedServiceAccount) error {
-	// The account as it was read is what is due; one that was changed since is looked at again.
-	err := e.accounts.ManagedServiceAccounts(account.Namespace).Delete(ctx, account.Name, metav1.DeleteOptions{
-		Preconditions: &metav1.Preconditions{UID: &account.UID, ResourceVersion: &account.ResourceVersion},
-	})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("deleting a ManagedServiceAccount that is due: %w", err)
-	}
-	return nil
-}
-
-func (e *Expirer) expireToken(ctx context.Context, account *authenticationv1beta1.ManagedServiceAccount) error {
+func (e *TokenExpirer) expire(ctx context.Context, account *authenticationv1beta1.ManagedServiceAccount) error {
 	update := account.DeepCopy()
 	update.Status.TokenSecretRef = nil
 	meta.SetStatusCondition(&update.Status.Conditions, metav1.Condition{

@@ -98,13 +98,15 @@ func NewReplicator(client accountclient.ManagedServiceAccountsGetter, sets Sets,
 		},
 	}
 	for _, feed := range informers.Membership {
-		r.loop.Feeds = append(r.loop.Feeds, reconcile.Feed{Informer: feed.Informer, Keys: func(obj any) []cache.ObjectName {
+		namespaces := feed.Keys
+		feed.Keys = func(obj any) []cache.ObjectName {
 			var keys []cache.ObjectName
-			for _, namespace := range feed.Keys(obj) {
+			for _, namespace := range namespaces(obj) {
 				keys = append(keys, r.accountsIn(namespace.Namespace)...)
 			}
 			return keys
-		}})
+		}
+		r.loop.Feeds = append(r.loop.Feeds, feed)
 	}
 	return r, nil
 }

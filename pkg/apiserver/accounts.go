@@ -41,7 +41,8 @@ func (s *Server) addAccounts(hub metadata.Interface, resolver *clustersets.Resol
 		access.Run,
 		accountsync.NewObserver(client, accounts, secrets).Run,
 		accountsync.NewCollector(client, accounts, secrets).Run,
-		accountsync.NewExpirer(client, accounts).Run)
+		accountsync.NewTTL(client, accounts).Run,
+		accountsync.NewTokenExpirer(client, accounts).Run)
 	return nil
 }
 
