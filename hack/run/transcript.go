@@ -35,8 +35,9 @@ func transcript(ctx context.Context, fleet *localhub.Fleet) error {
 	}
 	applied := time.Now()
 	for _, example := range examples {
-		// The managed cluster of the example has joined already.
-		if filepath.Base(example) == "managedcluster.yaml" {
+		// The managed cluster of the example has joined already, and its agent reports
+		// its namespaces.
+		if base := filepath.Base(example); base == "managedcluster.yaml" || base == "clusternamespace.yaml" {
 			continue
 		}
 		if err := kubectl(ctx, "apply", "-f", example); err != nil {

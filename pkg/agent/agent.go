@@ -7,15 +7,17 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"open-cluster-management.io/hub-apiserver/pkg/agent/namespaces"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/serviceaccount"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work"
 )
 
 // Agent connects one managed cluster to its hub.
 type Agent struct {
-	config   CompletedConfig
-	works    *work.Controller
-	accounts *serviceaccount.Controller
+	config     CompletedConfig
+	works      *work.Controller
+	accounts   *serviceaccount.Controller
+	namespaces *namespaces.Controller
 	// prepared is whether the managed cluster serves AppliedManifestWorks.
 	prepared atomic.Bool
 }
@@ -39,7 +41,11 @@ func (c CompletedConfig) New() (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Agent{config: c, works: works, accounts: accounts}, nil
+	reported, err := namespaces.New(namespaces.Config{ClusterName: c.ClusterName, Hub: c.hub, Managed: c.metadata})
+	if err != nil {
+		return nil, err
+	}
+	return &Agent{config: c, works: works, accounts: accounts, namespaces: reported}, nil
 }
 
 // Ready reports whether the agent does its work.
@@ -53,6 +59,9 @@ func (a *Agent) Ready() error {
 	// A hub without ManagedServiceAccounts for this agent has all that it asks for.
 	if !a.accounts.Synced() && !a.accounts.Unserved() {
 		return fmt.Errorf("the ManagedServiceAccounts of the hub or the ServiceAccounts of the managed cluster are not known yet")
+	}
+	if !a.namespaces.Synced() && !a.namespaces.Unserved() {
+		return fmt.Errorf("the ClusterNamespaces of the hub or the namespaces of the managed cluster are not known yet")
 	}
 	return nil
 }
@@ -72,5 +81,6 @@ func (a *Agent) Run(ctx context.Context) error {
 		return a.works.Run(ctx)
 	})
 	parts.Go(func() error { return a.accounts.Run(ctx) })
+	parts.Go(func() error { return a.namespaces.Run(ctx) })
 	return parts.Wait()
 }

@@ -103,6 +103,10 @@ func newFixture(t testing.TB) *fixture {
 		_, err := f.ocm.AuthenticationV1beta1().ManagedServiceAccounts("default").List(ctx, metav1.ListOptions{})
 		return err
 	})
+	eventually(t, "the hub serves ClusterNamespaces", func(ctx context.Context) error {
+		_, err := f.ocm.RbacV1alpha1().ClusterNamespaces("default").List(ctx, metav1.ListOptions{})
+		return err
+	})
 	return f
 }
 
@@ -137,8 +141,12 @@ type cluster struct {
 	// exchanges sees every request of the agent to the managed cluster,
 	// hubExchanges every one to the hub.
 	exchanges, hubExchanges atomic.Pointer[exchange]
-	agent                   *agent.Agent
-	stop                    func()
+	// reportsNamespaces is whether agents that run from now on report namespaces
+	// as far as the test is concerned: hubExchanges sees none of that otherwise,
+	// and the hub has not granted it.
+	reportsNamespaces bool
+	agent             *agent.Agent
+	stop              func()
 }
 
 func (f *fixture) cluster(t testing.TB) *cluster {
@@ -185,10 +193,13 @@ type exchange func(request *http.Request, send func() (*http.Response, error)) (
 type transport struct {
 	hook *atomic.Pointer[exchange]
 	next http.RoundTripper
+	// unseen is a part of the paths that the hook does not see, if there is one.
+	unseen string
 }
 
 func (w transport) RoundTrip(request *http.Request) (*http.Response, error) {
-	if hook := w.hook.Load(); hook != nil {
+	hidden := w.unseen != "" && strings.Contains(request.URL.Path, w.unseen)
+	if hook := w.hook.Load(); hook != nil && !hidden {
 		return (*hook)(request, func() (*http.Response, error) { return w.next.RoundTrip(request) })
 	}
 	return w.next.RoundTrip(request)
@@ -229,7 +240,13 @@ func (c *cluster) run() {
 		config.QPS, config.Burst = -1, 0
 	}
 	managed.WrapTransport = func(next http.RoundTripper) http.RoundTripper { return transport{hook: &c.exchanges, next: next} }
-	hub.WrapTransport = func(next http.RoundTripper) http.RoundTripper { return transport{hook: &c.hubExchanges, next: next} }
+	unseen := "/clusternamespaces"
+	if c.reportsNamespaces {
+		unseen = ""
+	}
+	hub.WrapTransport = func(next http.RoundTripper) http.RoundTripper {
+		return transport{hook: &c.hubExchanges, next: next, unseen: unseen}
+	}
 	config := &agent.Config{
 		ClusterName: c.name, AgentID: c.name, Workers: 4, EvictionGracePeriod: c.grace, Hub: hub, Managed: managed,
 		TokenVerifyInterval: c.verify, Clock: c.clock, ManagedCA: c.ca, ServiceAccountNamespace: c.accountNamespace,

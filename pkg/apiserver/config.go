@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	kubeinformers "k8s.io/client-go/informers"
@@ -27,6 +28,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/openapi"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/clusterpermission"
 	"open-cluster-management.io/hub-apiserver/pkg/worksync"
 )
 
@@ -46,6 +48,14 @@ type ExtraConfig struct {
 	Namespace string
 	// ManifestLimitBytes bounds the manifests of one ManifestWork.
 	ManifestLimitBytes int64
+	// EscalationCheck says what becomes of ClusterPermissions that grant more than
+	// their author may grant.
+	EscalationCheck clusterpermission.EscalationCheck
+	// NamespaceSource is where namespaceSelectors of ClusterPermissions select from.
+	NamespaceSource NamespaceSource
+	// WorkExecutor is in whose name the works of ClusterPermissions are applied; nil
+	// for the agent's own.
+	WorkExecutor *types.NamespacedName
 	// MaximumTokenValidity bounds how long tokens of ManagedServiceAccounts are valid; 0 for no bound.
 	MaximumTokenValidity time.Duration
 	// LeaderElection decides which replica runs the controllers.
@@ -112,17 +122,15 @@ func (c CompletedConfig) New() (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	deliverer := &worksync.Deliverer{
-		Permissions:    clients.own.RbacV1alpha1(),
-		Works:          clients.works.WorkV1(),
-		Clusters:       clients.clusters.ClusterV1(),
-		CachedClusters: informers.clusters.Cluster().V1().ManagedClusters().Lister(),
-		Accounts:       clients.accounts.AuthenticationV1beta1(),
-		CachedAccounts: informers.accounts.Authentication().V1beta1().ManagedServiceAccounts().Lister(),
-		SizeLimitBytes: c.extra.ManifestLimitBytes,
+	addons, err := newHubAddons(c.hub)
+	if err != nil {
+		return nil, err
 	}
+	hubRoles := kubeinformers.NewSharedInformerFactoryWithOptions(hub, 0, kubeinformers.WithTransform(onlyRules))
+	deliverer := c.deliverer(clients, informers, hub, hubRoles.Rbac().V1(), addons)
 	table := Resources(Dependencies{
 		Delivery:           deliverer,
+		EscalationCheck:    c.extra.EscalationCheck,
 		Authorizer:         c.generic.Authorization.Authorizer,
 		ManifestLimitBytes: c.extra.ManifestLimitBytes,
 		Placement: &accountsync.Placement{
@@ -142,7 +150,7 @@ func (c CompletedConfig) New() (*Server, error) {
 	}
 
 	s := &Server{
-		generic: generic, hub: hub, extra: c.extra, clients: clients, informers: informers,
+		generic: generic, hub: hub, extra: c.extra, clients: clients, informers: informers, hubRoles: hubRoles, addons: addons,
 		hubInformers: kubeinformers.NewSharedInformerFactoryWithOptions(hub, 0, kubeinformers.WithTweakListOptions(func(options *metav1.ListOptions) {
 			options.LabelSelector = clusterv1.ClusterNameLabel
 		}), kubeinformers.WithTransform(withoutManagedFields)),
@@ -154,6 +162,8 @@ func (c CompletedConfig) New() (*Server, error) {
 		Clusters:    s.informers.clusters.Cluster().V1().ManagedClusters(),
 		Accounts:    s.informers.accounts.Authentication().V1beta1().ManagedServiceAccounts(),
 		NoAccounts:  clients.accounts != clients.own,
+
+		Addons: addons.Informer(), Roles: hubRoles.Rbac().V1().Roles(), ClusterRoles: hubRoles.Rbac().V1().ClusterRoles(),
 	})
 	if err != nil {
 		return nil, err

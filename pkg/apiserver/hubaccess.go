@@ -18,6 +18,7 @@ import (
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/worksync"
 )
 
 const (
@@ -29,12 +30,16 @@ const (
 // this check, a missing permission shows only as an informer that never syncs
 // and as writes that are refused with "not yet ready to handle request".
 type hubAccess struct {
-	hub      kubernetes.Interface
-	required []authorizationv1.ResourceAttributes
+	hub kubernetes.Interface
+	// required is what the server cannot be ready without. wanted is what single
+	// ClusterPermissions depend on, which say in a condition what is denied.
+	required, wanted []authorizationv1.ResourceAttributes
 
 	mu      sync.Mutex
 	checked bool
 	missing []string
+	// lacking is what is missing of wanted.
+	lacking []string
 	err     error
 }
 
@@ -46,12 +51,15 @@ type hubKeeps struct {
 // newHubAccess knows what the server needs.
 func newHubAccess(hub kubernetes.Interface, leaseNamespaces []string, keeps hubKeeps) *hubAccess {
 	a := &hubAccess{hub: hub}
-	add := func(namespace, group, resource string, verbs ...string) {
+	addTo := func(list *[]authorizationv1.ResourceAttributes, namespace, group, resource string, verbs ...string) {
 		for _, verb := range verbs {
-			a.required = append(a.required, authorizationv1.ResourceAttributes{
+			*list = append(*list, authorizationv1.ResourceAttributes{
 				Namespace: namespace, Group: group, Resource: resource, Verb: verb,
 			})
 		}
+	}
+	add := func(namespace, group, resource string, verbs ...string) {
+		addTo(&a.required, namespace, group, resource, verbs...)
 	}
 	add("", "authentication.k8s.io", "tokenreviews", "create")
 	add("", "authorization.k8s.io", "subjectaccessreviews", "create")
@@ -90,6 +98,10 @@ func newHubAccess(hub kubernetes.Interface, leaseNamespaces []string, keeps hubK
 		// Beside what it watches and collects, what it lets agents do: RBAC has nobody grant more.
 		add("", "", "secrets", "list", "watch", "get", "create", "update", "patch", "delete")
 	}
+	// What ClusterPermissions deliver of the hub, and where public agents keep accounts.
+	addTo(&a.wanted, "", rbacv1.GroupName, "roles", "get", "list", "watch")
+	addTo(&a.wanted, "", rbacv1.GroupName, "clusterroles", "get", "list", "watch")
+	addTo(&a.wanted, "", worksync.AddonResource.Group, worksync.AddonResource.Resource, "get", "list", "watch")
 	return a
 }
 
@@ -99,23 +111,32 @@ func (a *hubAccess) run(ctx context.Context) {
 	wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, accessCheckTimeout)
 		defer cancel()
-		missing, err := a.review(ctx)
+		missing, err := a.review(ctx, a.required)
+		lacking, lackingErr := a.review(ctx, a.wanted)
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		if strings.Join(missing, ";") != strings.Join(a.missing, ";") && len(missing) > 0 {
-			klog.FromContext(ctx).Error(nil, "The hub does not let this server do all it needs to do", "missing", strings.Join(missing, "; "))
+		logger := klog.FromContext(ctx)
+		if !slices.Equal(missing, a.missing) && len(missing) > 0 {
+			logger.Error(nil, "The hub does not let this server do all it needs to do", "missing", strings.Join(missing, "; "))
+		}
+		if !slices.Equal(lacking, a.lacking) && len(lacking) > 0 {
+			logger.Error(nil, "The hub does not let this server see what some ClusterPermissions depend on", "missing", strings.Join(lacking, "; "))
 		}
 		// A hub that does not answer takes nothing away from what it said before.
 		a.err = err
 		if err == nil {
 			a.checked, a.missing = true, missing
 		}
+		if lackingErr == nil {
+			a.lacking = lacking
+		}
 	}, accessCheckPeriod, 0.2, true)
 }
 
-func (a *hubAccess) review(ctx context.Context) ([]string, error) {
+// review tells which of some attributes the hub denies.
+func (a *hubAccess) review(ctx context.Context, asked []authorizationv1.ResourceAttributes) ([]string, error) {
 	var missing []string
-	for _, attributes := range a.required {
+	for _, attributes := range asked {
 		review, err := a.hub.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes},
 		}, metav1.CreateOptions{})

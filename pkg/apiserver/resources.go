@@ -20,6 +20,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/registry/cluster/managedclusterset"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/cluster/managedclustersetbinding"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/clusternamespace"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/clusterpermission"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/work/manifestwork"
 )
@@ -28,6 +29,9 @@ import (
 type Dependencies struct {
 	// Delivery carries ClusterPermissions to managed clusters.
 	Delivery clusterpermission.Delivery
+	// EscalationCheck says what becomes of ClusterPermissions that grant more than
+	// their author may grant.
+	EscalationCheck clusterpermission.EscalationCheck
 	// Authorizer tells what callers may do beyond the write they ask for.
 	Authorizer authorizer.Authorizer
 	// ManifestLimitBytes bounds the manifests of one ManifestWork.
@@ -45,7 +49,8 @@ func Resources(d Dependencies) []definition.Resource {
 		managedclusterset.Definition(),
 		managedclustersetbinding.Definition(d.Authorizer),
 		manifestwork.Definition(d.ManifestLimitBytes),
-		clusterpermission.Definition(d.Delivery),
+		clusterpermission.Definition(d.Delivery, d.Authorizer, d.EscalationCheck),
+		clusternamespace.Definition(),
 		managedserviceaccount.Definition(d.Placement, d.MaximumTokenValidity),
 	}
 }

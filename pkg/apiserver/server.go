@@ -31,6 +31,9 @@ type Server struct {
 	// of a cluster, secretInformers of the metadata of its accounts' Secrets.
 	hubInformers    informers.SharedInformerFactory
 	secretInformers metadatainformer.SharedInformerFactory
+	// hubRoles are informers of all roles of the hub, addons one of its ManagedClusterAddOns.
+	hubRoles informers.SharedInformerFactory
+	addons   *hubAddons
 	// controllers run on the leader, each until its context ends.
 	controllers []func(context.Context)
 
@@ -55,6 +58,7 @@ func (s *Server) addHooks() error {
 		"hub-permissions": access.run,
 		"own-informers":   s.runInformers,
 		"hub-controllers": s.campaign,
+		"hub-addons":      s.addons.run,
 	}
 	if s.clients.accounts != s.clients.own {
 		hooks["account-informers"] = s.runAccountInformers
@@ -114,7 +118,7 @@ func (s *Server) runInformers(ctx context.Context) {
 		Start(<-chan struct{})
 		Shutdown()
 	}
-	factories := []factory{s.informers.own, s.informers.works, s.informers.clusters, s.informers.sets, s.hubInformers}
+	factories := []factory{s.informers.own, s.informers.works, s.informers.clusters, s.informers.sets, s.hubInformers, s.hubRoles}
 	if s.secretInformers != nil {
 		factories = append(factories, s.secretInformers)
 	}

@@ -9,11 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	kuberbacinformers "k8s.io/client-go/informers/rbac/v1"
 	"k8s.io/client-go/tools/cache"
 
-	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	authenticationinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/authentication/v1beta1"
@@ -25,13 +23,6 @@ import (
 	worklisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
-)
-
-const (
-	// byOwner indexes works by namespace/name of the ClusterPermission that controls them.
-	byOwner = "byClusterPermission"
-	// byAccount indexes ClusterPermissions by namespace/name of the ManagedServiceAccounts that they name.
-	byAccount = "byManagedServiceAccount"
 )
 
 // Controller repairs what the requests could not finish, restores works that
@@ -47,6 +38,10 @@ type Controller struct {
 	loop            reconcile.Loop
 }
 
+// namespaceDelay gathers changes of namespaces, many of which may come at once
+// and concern the same ClusterPermissions.
+const namespaceDelay = 200 * time.Millisecond
+
 // Informers feed a Controller; the caller starts them.
 type Informers struct {
 	Permissions rbacinformers.ClusterPermissionInformer
@@ -55,6 +50,11 @@ type Informers struct {
 	Accounts    authenticationinformers.ManagedServiceAccountInformer
 	// NoAccounts says that the hub may not have any: the Controller does not wait for them.
 	NoAccounts bool
+	// Addons are the ManagedClusterAddOns of the public agent for accounts, which the hub may not have.
+	Addons cache.SharedIndexInformer
+	// Roles and ClusterRoles are those of the hub.
+	Roles        kuberbacinformers.RoleInformer
+	ClusterRoles kuberbacinformers.ClusterRoleInformer
 }
 
 // NewController returns a controller that is fed by the given informers.
@@ -67,36 +67,26 @@ func NewController(deliverer *Deliverer, from Informers) (*Controller, error) {
 		workIndex:       from.Works.Informer().GetIndexer(),
 		clusters:        from.Clusters.Lister(),
 	}
+	// What not every ClusterPermission depends on must not keep the others waiting,
+	// should the hub refuse to say it: what is not in a cache is asked for.
 	c.loop = reconcile.Loop{
 		Name:      "clusterpermission",
 		Reconcile: c.reconcile,
 		Feeds: []reconcile.Feed{
-			{Informer: from.Permissions.Informer(), Keys: permissionKeys},
+			{Informer: from.Permissions.Informer(), Keys: reconcile.Own},
 			{Informer: from.Works.Informer(), Keys: ownerKeys},
-			{Informer: from.Clusters.Informer(), Keys: c.clusterKeys},
+			{Informer: from.Clusters.Informer(), Keys: c.clusterKeys, Ignore: sameCluster},
 			{Informer: from.Accounts.Informer(), Keys: c.accountKeys, Ignore: sameServiceAccount, MaybeAbsent: from.NoAccounts},
+			{Informer: from.Addons, Keys: c.addonKeys, MaybeAbsent: true},
+			{Informer: from.Roles.Informer(), Keys: c.roleKeys, Ignore: sameRules, MaybeAbsent: true},
+			{Informer: from.ClusterRoles.Informer(), Keys: c.roleKeys, Ignore: sameRules, MaybeAbsent: true},
+			{Informer: deliverer.Sources.Namespaces.informer(), Keys: c.namespaceKeys, Ignore: sameNamespace, Delay: namespaceDelay, MaybeAbsent: true},
 		},
 	}
-	if err := from.Permissions.Informer().AddIndexers(cache.Indexers{byAccount: func(obj any) ([]string, error) {
-		permission, ok := obj.(*rbacv1alpha1.ClusterPermission)
-		if !ok {
-			return nil, nil
-		}
-		var out []string
-		for _, name := range render.AccountNames(permission) {
-			out = append(out, cache.NewObjectName(permission.Namespace, name).String())
-		}
-		return out, nil
-	}}); err != nil {
+	if err := from.Permissions.Informer().AddIndexers(permissionIndexers); err != nil {
 		return nil, fmt.Errorf("indexing ClusterPermissions: %w", err)
 	}
-	if err := from.Works.Informer().AddIndexers(cache.Indexers{byOwner: func(obj any) ([]string, error) {
-		var out []string
-		for _, owner := range ownerKeys(obj) {
-			out = append(out, owner.String())
-		}
-		return out, nil
-	}}); err != nil {
+	if err := from.Works.Informer().AddIndexers(workIndexers); err != nil {
 		return nil, fmt.Errorf("indexing ManifestWorks: %w", err)
 	}
 	return c, nil
@@ -105,74 +95,6 @@ func NewController(deliverer *Deliverer, from Informers) (*Controller, error) {
 // Run repairs until ctx ends, and returns once every worker has stopped. It may
 // run again afterwards, but not twice at once.
 func (c *Controller) Run(ctx context.Context) { c.loop.Run(ctx) }
-
-func permissionKeys(obj any) []cache.ObjectName {
-	if permission, ok := obj.(*rbacv1alpha1.ClusterPermission); ok {
-		return []cache.ObjectName{cache.MetaObjectToName(permission)}
-	}
-	return nil
-}
-
-// ownerKeys is the ClusterPermission that controls a work.
-func ownerKeys(obj any) []cache.ObjectName {
-	work, ok := obj.(*workv1.ManifestWork)
-	if !ok {
-		return nil
-	}
-	owner := controllingPermission(work)
-	if owner == nil {
-		return nil
-	}
-	return []cache.ObjectName{cache.NewObjectName(work.Namespace, owner.Name)}
-}
-
-func (c *Controller) clusterKeys(obj any) []cache.ObjectName {
-	cluster, ok := obj.(metav1.Object)
-	if !ok {
-		return nil
-	}
-	permissions, err := c.permissions.ClusterPermissions(cluster.GetName()).List(labels.Everything())
-	if err != nil {
-		utilruntime.HandleError(err)
-		return nil
-	}
-	var keys []cache.ObjectName
-	for _, permission := range permissions {
-		keys = append(keys, permissionKeys(permission)...)
-	}
-	return keys
-}
-
-// accountKeys are the ClusterPermissions that name an account.
-func (c *Controller) accountKeys(obj any) []cache.ObjectName {
-	account, ok := obj.(*authenticationv1beta1.ManagedServiceAccount)
-	if !ok {
-		return nil
-	}
-	permissions, err := c.permissionIndex.ByIndex(byAccount, cache.MetaObjectToName(account).String())
-	if err != nil {
-		utilruntime.HandleError(err)
-		return nil
-	}
-	var keys []cache.ObjectName
-	for _, permission := range permissions {
-		keys = append(keys, permissionKeys(permission)...)
-	}
-	return keys
-}
-
-// sameServiceAccount tells that an update of an account, such as a new token,
-// changes nothing of what its subjects become.
-func sameServiceAccount(before, after any) bool {
-	a, ok := before.(*authenticationv1beta1.ManagedServiceAccount)
-	b, also := after.(*authenticationv1beta1.ManagedServiceAccount)
-	if !ok || !also {
-		return false
-	}
-	nameBefore, absentBefore := render.ServiceAccount(a)
-	nameAfter, absentAfter := render.ServiceAccount(b)
-	return nameBefore == nameAfter && absentBefore == absentAfter
-}
 
 func controllingPermission(work *workv1.ManifestWork) *metav1.OwnerReference {
 	owner := metav1.GetControllerOf(work)
@@ -222,6 +144,9 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (time
 		// stays until the ClusterPermission is deleted.
 		seen.result, seen.err = c.deliverer.render(ctx, permission)
 		seen.work = known
+	}
+	if errors.Is(seen.err, errNamespacesUnknown) {
+		return 0, seen.err // says nothing of the ClusterPermission
 	}
 	if err := c.report(ctx, permission, seen); err != nil {
 		return 0, err

@@ -11,23 +11,25 @@ package worksync
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/util/retry"
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
-	authenticationclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/authentication/v1beta1"
 	clusterclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/cluster/v1"
 	rbacclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/rbac/v1alpha1"
 	workclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/work/v1"
-	authenticationlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/authentication/v1beta1"
 	clusterlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/cluster/v1"
+	rbaclisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/rbac/v1alpha1"
 	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
 )
 
@@ -35,18 +37,19 @@ import (
 // safe for concurrent use, also by several replicas: whoever writes last has
 // read the ClusterPermission after the work that it replaces.
 type Deliverer struct {
-	// Permissions reads ClusterPermissions.
-	Permissions rbacclient.ClusterPermissionsGetter
+	// Permissions reads ClusterPermissions; CachedPermissions knows most of them without asking.
+	Permissions       rbacclient.ClusterPermissionsGetter
+	CachedPermissions rbaclisters.ClusterPermissionLister
 	// Works reads and writes ManifestWorks, wherever the hub keeps them.
 	Works workclient.ManifestWorksGetter
 	// Clusters reads ManagedClusters, wherever the hub keeps them; CachedClusters
 	// knows most of them without asking.
 	Clusters       clusterclient.ManagedClustersGetter
 	CachedClusters clusterlisters.ManagedClusterLister
-	// Accounts reads ManagedServiceAccounts, wherever the hub keeps them, if it has
-	// any; CachedAccounts knows most of them without asking.
-	Accounts       authenticationclient.ManagedServiceAccountsGetter
-	CachedAccounts authenticationlisters.ManagedServiceAccountLister
+	// Sources read what the ClusterPermissions depend on.
+	Sources *Sources
+	// Executor is in whose name the works are applied; nil for the agent's own.
+	Executor *workv1.ManifestWorkExecutor
 	// SizeLimitBytes bounds the manifests of one work.
 	SizeLimitBytes int64
 }
@@ -68,11 +71,63 @@ func (d *Deliverer) CheckCluster(ctx context.Context, namespace string) (*field.
 
 // CheckRender tells what of a ClusterPermission cannot be rendered, or could not
 // once every account that it names is on the managed cluster.
-func (d *Deliverer) CheckRender(_ context.Context, permission *rbacv1alpha1.ClusterPermission) (field.ErrorList, error) {
-	_, errs := render.Render(permission, render.Inputs{
-		Accounts: render.LargestAccounts(permission), SizeLimitBytes: d.SizeLimitBytes,
-	})
+func (d *Deliverer) CheckRender(ctx context.Context, permission *rbacv1alpha1.ClusterPermission) (field.ErrorList, error) {
+	in, err := d.inputs(ctx, permission)
+	if err != nil {
+		return nil, err
+	}
+	in.Accounts = render.LargestAccounts(permission)
+	_, errs := render.Render(permission, in)
 	return errs, nil
+}
+
+// Work returns the ManifestWork that a ClusterPermission renders to right now,
+// without writing anything; nil if nothing of it can be delivered.
+func (d *Deliverer) Work(ctx context.Context, permission *rbacv1alpha1.ClusterPermission) (*workv1.ManifestWork, field.ErrorList, error) {
+	in, err := d.inputs(ctx, permission)
+	if err != nil {
+		return nil, nil, err
+	}
+	result, errs := render.Render(permission, in)
+	if len(errs) > 0 {
+		return nil, errs, nil
+	}
+	return result.Work, nil, nil
+}
+
+// Delivered returns the manifests that the agent of a cluster has applied of the
+// cluster's ClusterPermissions as they are now.
+func (d *Deliverer) Delivered(ctx context.Context, namespace string) ([]workv1.Manifest, error) {
+	permissions, err := d.CachedPermissions.ClusterPermissions(namespace).List(labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	var out []workv1.Manifest
+	for _, permission := range permissions {
+		if !isApplied(permission) {
+			continue
+		}
+		// What the works say could have been written by somebody else.
+		result, err := d.render(ctx, permission)
+		var unrenderable *unrenderableError
+		if errors.As(err, &unrenderable) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if result.Work != nil {
+			out = append(out, result.Work.Spec.Workload.Manifests...)
+		}
+	}
+	return out, nil
+}
+
+// isApplied tells whether what is to be delivered of a ClusterPermission is on the cluster.
+func isApplied(permission *rbacv1alpha1.ClusterPermission) bool {
+	_, generation := permission.Delivered()
+	applied := meta.FindStatusCondition(permission.Status.Conditions, rbacv1alpha1.ConditionAppliedRBACManifestWork)
+	return permission.DeletionTimestamp == nil && applied != nil && applied.Status == metav1.ConditionTrue && applied.ObservedGeneration == generation
 }
 
 // Deliver writes the ManifestWork of a stored ClusterPermission. Where the
@@ -87,37 +142,23 @@ func (d *Deliverer) Deliver(ctx context.Context, permission *rbacv1alpha1.Cluste
 	return err
 }
 
-// render gathers what a ClusterPermission depends on and renders it.
+// inputs gathers what a ClusterPermission depends on.
+func (d *Deliverer) inputs(ctx context.Context, permission *rbacv1alpha1.ClusterPermission) (render.Inputs, error) {
+	in, err := d.Sources.inputs(ctx, permission)
+	in.Executor, in.SizeLimitBytes = d.Executor, d.SizeLimitBytes
+	return in, err
+}
+
 func (d *Deliverer) render(ctx context.Context, permission *rbacv1alpha1.ClusterPermission) (*render.Result, error) {
-	accounts, err := d.accounts(ctx, permission)
+	in, err := d.inputs(ctx, permission)
 	if err != nil {
 		return nil, err
 	}
-	result, errs := render.Render(permission, render.Inputs{Accounts: accounts, SizeLimitBytes: d.SizeLimitBytes})
+	result, errs := render.Render(permission, in)
 	if len(errs) > 0 {
 		return nil, &unrenderableError{errs}
 	}
 	return result, nil
-}
-
-// accounts reads the ManagedServiceAccounts that a ClusterPermission names.
-func (d *Deliverer) accounts(ctx context.Context, permission *rbacv1alpha1.ClusterPermission) (render.Accounts, error) {
-	accounts := render.Accounts{}
-	for _, name := range render.AccountNames(permission) {
-		account, err := d.CachedAccounts.ManagedServiceAccounts(permission.Namespace).Get(name)
-		if err != nil {
-			// One that was created a moment ago may not be in the cache yet. A hub that
-			// has no accounts at all says the same as one that does not have this one.
-			account, err = d.Accounts.ManagedServiceAccounts(permission.Namespace).Get(ctx, name, metav1.GetOptions{})
-		}
-		switch {
-		case err == nil:
-			accounts[name] = account
-		case !apierrors.IsNotFound(err):
-			return nil, fmt.Errorf("looking up ManagedServiceAccount %s/%s: %w", permission.Namespace, name, err)
-		}
-	}
-	return accounts, nil
 }
 
 // sync makes the ManifestWork of a ClusterPermission what it renders to, and

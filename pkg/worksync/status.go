@@ -37,6 +37,15 @@ const (
 	reasonAppliedManifestComplete  = "AppliedManifestComplete"
 	reasonFailedApplyManifest      = "FailedApplyManifest"
 	reasonFailedGetManifestApplied = "FailedGetManifestCondition"
+	reasonAllSubjectsPresent       = "AllSubjectsPresent"
+	reasonSubjectsAbsent           = "SubjectsAbsent"
+	reasonNamespacesMatched        = "NamespacesMatched"
+	reasonNoNamespaceMatches       = "NoNamespaceMatches"
+	reasonNamespacesNotReported    = "NamespacesNotReported"
+	reasonAllRoleRefsPresent       = "AllRoleRefsPresent"
+	reasonRoleRefsNotFound         = "RoleRefsNotFound"
+	reasonApproved                 = "Approved"
+	reasonApprovalPending          = "ApprovalPending"
 )
 
 // observation is what the status of a ClusterPermission is judged by.
@@ -55,18 +64,23 @@ type observation struct {
 // stay as they are where nothing changed.
 func judge(permission *rbacv1alpha1.ClusterPermission, seen observation) rbacv1alpha1.ClusterPermissionStatus {
 	status := *permission.Status.DeepCopy()
+	spec, generation := permission.Delivered()
+	if spec == nil {
+		spec, generation = &permission.Spec, permission.Generation
+	}
+	// What is delivered may be older than what waits for approval.
 	set := func(conditionType string, ok metav1.ConditionStatus, reason, message string) {
 		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-			Type: conditionType, Status: ok, Reason: reason, Message: message,
-			ObservedGeneration: permission.Generation,
+			Type: conditionType, Status: ok, Reason: reason, Message: clip(message), ObservedGeneration: generation,
 		})
 	}
+	judgeApproval(&status, permission)
 
 	switch {
 	case !seen.clusterExists:
 		set(rbacv1alpha1.ConditionValidation, metav1.ConditionFalse, reasonNotInClusterNamespace,
 			fmt.Sprintf("There is no ManagedCluster named %q; what was delivered stays.", permission.Namespace))
-	case !hasBindings(&permission.Spec) && permission.Spec.RoleRefs == nil:
+	case !hasBindings(spec) && spec.RoleRefs == nil:
 		set(rbacv1alpha1.ConditionValidation, metav1.ConditionFalse, reasonNoBindings,
 			"There are no bindings, so nothing is granted.")
 	default:
@@ -88,14 +102,17 @@ func judge(permission *rbacv1alpha1.ClusterPermission, seen observation) rbacv1a
 		for _, part := range undelivered {
 			parts = append(parts, part.Path+": "+part.Reason)
 		}
-		set(rbacv1alpha1.ConditionFullyDelivered, metav1.ConditionFalse, reasonPartlyDelivered, clip("Not delivered: "+strings.Join(parts, "; ")))
+		set(rbacv1alpha1.ConditionFullyDelivered, metav1.ConditionFalse, reasonPartlyDelivered, "Not delivered: "+strings.Join(parts, "; "))
 	} else {
 		set(rbacv1alpha1.ConditionFullyDelivered, metav1.ConditionTrue, reasonDelivered, "Every part of the spec is part of the ManifestWork.")
 	}
+	judgeInputs(set, &status, spec, seen.result)
 
 	switch {
 	case seen.err != nil:
-		set(rbacv1alpha1.ConditionRBACManifestWorkCreated, exists(seen.work), reasonManifestWorkNotCreated, clip(seen.err.Error()))
+		set(rbacv1alpha1.ConditionRBACManifestWorkCreated, exists(seen.work), reasonManifestWorkNotCreated, seen.err.Error())
+	case seen.work == nil && waits(permission):
+		set(rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse, reasonApprovalPending, "Nothing is delivered before it is approved.")
 	case seen.work == nil:
 		set(rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse, reasonNothingToDeliver, "No part of the spec can be delivered.")
 	default:
@@ -104,12 +121,81 @@ func judge(permission *rbacv1alpha1.ClusterPermission, seen observation) rbacv1a
 	}
 	judgeApplied(set, seen.work)
 	if reported(seen.work) {
-		status.ResourceStatus = resourceStatus(permission.Status.ResourceStatus, permission.Generation, seen.work)
-		judgeRolesExist(set, &status, permission, seen.work)
+		status.ResourceStatus = resourceStatus(permission.Status.ResourceStatus, generation, seen.work)
+		judgeRolesExist(set, &status, spec, seen.work)
 	} else if seen.work == nil {
 		status.ResourceStatus = nil
+		removeRolesExist(&status)
 	}
 	return status
+}
+
+// judgeApproval reports, where approval was ever needed, whether the present spec waits for it.
+func judgeApproval(status *rbacv1alpha1.ClusterPermissionStatus, permission *rbacv1alpha1.ClusterPermission) {
+	condition := metav1.Condition{Type: rbacv1alpha1.ConditionApproved, ObservedGeneration: permission.Generation}
+	approval := permission.Status.Approval
+	switch {
+	case waits(permission):
+		condition.Status, condition.Reason = metav1.ConditionFalse, reasonApprovalPending
+		condition.Message = fmt.Sprintf("Generation %d by %s waits for approval; nothing is delivered.", approval.Pending.Generation, approval.Pending.RequestedBy)
+		if approval.Delivered != nil {
+			condition.Message = fmt.Sprintf("Generation %d by %s waits for approval; generation %d stays delivered.",
+				approval.Pending.Generation, approval.Pending.RequestedBy, approval.Delivered.Generation)
+		}
+	case approval != nil && approval.Approved != nil && approval.Approved.Generation == permission.Generation:
+		condition.Status, condition.Reason = metav1.ConditionTrue, reasonApproved
+		condition.Message = fmt.Sprintf("Approved by %s.", approval.Approved.ApprovedBy)
+	default:
+		meta.RemoveStatusCondition(&status.Conditions, rbacv1alpha1.ConditionApproved)
+		return
+	}
+	meta.SetStatusCondition(&status.Conditions, condition)
+}
+
+// waits tells whether the present spec of a ClusterPermission waits for approval.
+func waits(permission *rbacv1alpha1.ClusterPermission) bool {
+	return permission.Status.Approval != nil && permission.Status.Approval.Pending != nil
+}
+
+// judgeInputs reports on what a ClusterPermission depends on besides itself.
+func judgeInputs(set func(string, metav1.ConditionStatus, string, string), status *rbacv1alpha1.ClusterPermissionStatus, spec *rbacv1alpha1.ClusterPermissionSpec, result *render.Result) {
+	if len(result.AbsentSubjects) > 0 {
+		set(rbacv1alpha1.ConditionSubjectPresent, metav1.ConditionFalse, reasonSubjectsAbsent,
+			"Their bindings leave them out: "+strings.Join(result.AbsentSubjects, "; "))
+	} else {
+		set(rbacv1alpha1.ConditionSubjectPresent, metav1.ConditionTrue, reasonAllSubjectsPresent,
+			"Every ManagedServiceAccount that a binding names has a ServiceAccount on the managed cluster.")
+	}
+
+	missing := result.MissingRoleRefs
+	switch {
+	case len(missing) > 0:
+		set(rbacv1alpha1.ConditionRoleRefsPresent, metav1.ConditionFalse, reasonRoleRefsNotFound,
+			"The hub does not have: "+strings.Join(missing, ", "))
+	case spec.RoleRefs != nil && len(*spec.RoleRefs) > 0:
+		set(rbacv1alpha1.ConditionRoleRefsPresent, metav1.ConditionTrue, reasonAllRoleRefsPresent, "The hub has every role that roleRefs name.")
+	default:
+		meta.RemoveStatusCondition(&status.Conditions, rbacv1alpha1.ConditionRoleRefsPresent)
+	}
+
+	if result.WaitingForNamespaces {
+		set(rbacv1alpha1.ConditionNamespacesSelected, metav1.ConditionUnknown, reasonNamespacesNotReported,
+			"The agent of the managed cluster has not reported its namespaces.")
+		return
+	}
+	if len(result.Selections) == 0 {
+		meta.RemoveStatusCondition(&status.Conditions, rbacv1alpha1.ConditionNamespacesSelected)
+		return
+	}
+	ok, reason := metav1.ConditionTrue, reasonNamespacesMatched
+	counts := make([]string, 0, len(result.Selections))
+	for _, selection := range result.Selections {
+		if selection.Count == 0 {
+			ok, reason = metav1.ConditionFalse, reasonNoNamespaceMatches
+		}
+		counts = append(counts, fmt.Sprintf("%s: %d", selection.Path, selection.Count))
+	}
+	set(rbacv1alpha1.ConditionNamespacesSelected, ok, reason, "Matching namespaces: "+strings.Join(counts, "; "))
 }
 
 func exists(work *workv1.ManifestWork) metav1.ConditionStatus {
@@ -157,7 +243,7 @@ func judgeApplied(set func(string, metav1.ConditionStatus, string, string), work
 		applied.Status, applied.Reason = metav1.ConditionTrue, workv1.ReasonAppliedManifestWorkComplete
 		applied.Message = "Everything to be written is applied; what is only looked at does not all exist."
 	}
-	set(rbacv1alpha1.ConditionAppliedRBACManifestWork, applied.Status, applied.Reason, clip(applied.Message)+"\n"+hint(work))
+	set(rbacv1alpha1.ConditionAppliedRBACManifestWork, applied.Status, applied.Reason, applied.Message+"\n"+hint(work))
 }
 
 // everythingWritten tells whether all objects are applied but for roles that
@@ -269,12 +355,16 @@ func appliedCondition(d delivered, generation int64) metav1.Condition {
 	return out
 }
 
+func removeRolesExist(status *rbacv1alpha1.ClusterPermissionStatus) {
+	meta.RemoveStatusCondition(&status.Conditions, conditionValidateRolesExist)
+	meta.RemoveStatusCondition(&status.Conditions, conditionValidateClusterRolesExist)
+}
+
 // judgeRolesExist reports, for validate: true, whether the roles that bindings
 // refer to exist on the managed cluster.
-func judgeRolesExist(set func(string, metav1.ConditionStatus, string, string), status *rbacv1alpha1.ClusterPermissionStatus, permission *rbacv1alpha1.ClusterPermission, work *workv1.ManifestWork) {
-	if permission.Spec.Validate == nil || !*permission.Spec.Validate {
-		meta.RemoveStatusCondition(&status.Conditions, conditionValidateRolesExist)
-		meta.RemoveStatusCondition(&status.Conditions, conditionValidateClusterRolesExist)
+func judgeRolesExist(set func(string, metav1.ConditionStatus, string, string), status *rbacv1alpha1.ClusterPermissionStatus, spec *rbacv1alpha1.ClusterPermissionSpec, work *workv1.ManifestWork) {
+	if spec.Validate == nil || !*spec.Validate {
+		removeRolesExist(status)
 		return
 	}
 	missing := map[string][]string{}
@@ -294,7 +384,7 @@ func judgeRolesExist(set func(string, metav1.ConditionStatus, string, string), s
 	} {
 		if names := missing[check.kind]; len(names) > 0 {
 			set(check.condition, metav1.ConditionFalse, check.notFound,
-				clip(fmt.Sprintf("The following %s were not found: %s", check.what, strings.Join(names, ", "))))
+				fmt.Sprintf("The following %s were not found: %s", check.what, strings.Join(names, ", ")))
 		} else {
 			set(check.condition, metav1.ConditionTrue, check.found, "All "+check.what+" were found.")
 		}

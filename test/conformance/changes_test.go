@@ -18,6 +18,7 @@ var specChanges = map[string]string{
 	"ManagedClusterSet":     `{"spec":{"clusterSelector":{"labelSelector":{"matchLabels":{"region":"south"}}}}}`,
 	// The set of a binding is immutable, and there is nothing else in its spec.
 	"ManagedClusterSetBinding": `{"metadata":{"annotations":{"changed":"yes"}}}`,
+	"ClusterNamespace":         `{"spec":{"namespaceUID":"0c1d2e3f-0000-4000-8000-000000000000"}}`,
 	"ClusterPermission":        `{"spec":{"clusterRole":{"rules":[{"apiGroups":[""],"resources":["nodes"],"verbs":["get"]}]}}}`,
 }
 

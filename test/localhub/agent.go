@@ -191,6 +191,7 @@ func join(ctx context.Context, hub *Cluster, name string, spec map[string]any) e
 		// The agent needs the access for as long as there are works.
 		agentBinding(name, "work", "cluster.open-cluster-management.io/manifest-work-cleanup"),
 		agentBinding(name, "serviceaccounts"),
+		agentBinding(name, "namespaces"),
 	)
 	if err := hub.Apply(ctx, objects...); err != nil {
 		return fmt.Errorf("join %s: %w", name, err)

@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -22,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"open-cluster-management.io/hub-apiserver/pkg/agent/feed"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	authenticationinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/authentication/v1beta1"
@@ -83,7 +83,7 @@ type Controller struct {
 	ownersSynced, accountsSynced   cache.InformerSynced
 	owners                         authenticationlisters.ManagedServiceAccountNamespaceLister
 	accounts                       corelisters.ServiceAccountLister
-	unserved                       atomic.Bool
+	hubAccounts                    feed.Optional
 
 	queue   workqueue.TypedRateLimitingInterface[string]
 	backoff workqueue.TypedRateLimiter[string]
@@ -103,8 +103,9 @@ func New(config Config) (*Controller, error) {
 		clusterName: config.ClusterName, identity: config.Identity, hubHost: config.HubHost, namespace: config.Namespace,
 		workers: config.Workers, verifyInterval: config.VerifyInterval,
 		hub: config.Hub, hubSecrets: config.HubSecrets, managed: config.Managed, caSource: config.CA, clock: config.Clock,
-		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](minBackoff, maxBackoff),
-		made:    map[string]*corev1.ServiceAccount{}, counts: map[string]string{},
+		backoff:     workqueue.NewTypedItemExponentialFailureRateLimiter[string](minBackoff, maxBackoff),
+		hubAccounts: feed.Optional{Resource: "ManagedServiceAccounts"},
+		made:        map[string]*corev1.ServiceAccount{}, counts: map[string]string{},
 	}
 	c.queue = workqueue.NewTypedRateLimitingQueueWithConfig(c.backoff,
 		workqueue.TypedRateLimitingQueueConfig[string]{Name: "managedserviceaccount", Clock: config.Clock})
@@ -116,50 +117,24 @@ func New(config Config) (*Controller, error) {
 	c.owners = authenticationlisters.NewManagedServiceAccountLister(c.ownerInformer.GetIndexer()).ManagedServiceAccounts(config.ClusterName)
 	c.accounts = corelisters.NewServiceAccountLister(c.accountInformer.GetIndexer())
 	err := errors.Join(
-		c.ownerInformer.SetTransform(dropManagedFields),
-		c.accountInformer.SetTransform(dropManagedFields),
-		c.ownerInformer.SetWatchErrorHandlerWithContext(c.ownersNotWatched),
+		c.ownerInformer.SetTransform(feed.DropManagedFields),
+		c.accountInformer.SetTransform(feed.DropManagedFields),
+		c.ownerInformer.SetWatchErrorHandlerWithContext(c.hubAccounts.NotWatched),
 		c.accountInformer.SetWatchErrorHandlerWithContext(c.accountsNotWatched),
 	)
 	if err != nil {
 		return nil, err
 	}
-	if c.ownersSynced, err = handle(c.ownerInformer, c.enqueue); err != nil {
+	if c.ownersSynced, err = feed.OnChange(c.ownerInformer, c.enqueue); err != nil {
 		return nil, err
 	}
-	c.accountsSynced, err = handle(c.accountInformer, func(object metav1.Object) {
+	c.accountsSynced, err = feed.OnChange(c.accountInformer, func(object metav1.Object) {
 		if account, ok := object.(*corev1.ServiceAccount); ok {
 			c.forget(account)
 		}
 		c.enqueue(object)
 	})
 	return c, err
-}
-
-func dropManagedFields(obj any) (any, error) {
-	if object, err := meta.Accessor(obj); err == nil {
-		object.SetManagedFields(nil)
-	}
-	return obj, nil
-}
-
-// handle lets changed see every object that changes.
-func handle(informer cache.SharedIndexInformer, changed func(metav1.Object)) (cache.InformerSynced, error) {
-	see := func(obj any) {
-		if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-			obj = gone.Obj
-		}
-		if object, err := meta.Accessor(obj); err == nil {
-			changed(object)
-		}
-	}
-	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: see, UpdateFunc: func(_, obj any) { see(obj) }, DeleteFunc: see,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return registration.HasSynced, nil
 }
 
 func (c *Controller) enqueue(object metav1.Object) { c.queue.Add(object.GetName()) }
@@ -171,18 +146,6 @@ func (c *Controller) enqueueAll() {
 	}
 	for _, owner := range owners {
 		c.queue.Add(owner.Name)
-	}
-}
-
-// ownersNotWatched keeps quiet about a hub that has no accounts for this agent.
-func (c *Controller) ownersNotWatched(ctx context.Context, reflector *cache.Reflector, err error) {
-	if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
-		c.unserved.Store(false)
-		cache.DefaultWatchErrorHandler(ctx, reflector, err)
-		return
-	}
-	if !c.unserved.Swap(true) {
-		klog.FromContext(ctx).Info("The hub has no ManagedServiceAccounts for this agent; waiting for them", "err", err)
 	}
 }
 
@@ -208,7 +171,7 @@ func (c *Controller) Synced() bool { return c.ownersSynced() && c.accountsSynced
 
 // Unserved reports whether the hub has no ManagedServiceAccounts for this agent:
 // it does not serve them, or does not allow the agent to see them.
-func (c *Controller) Unserved() bool { return !c.ownersSynced() && c.unserved.Load() }
+func (c *Controller) Unserved() bool { return !c.ownersSynced() && c.hubAccounts.Absent() }
 
 // Run works until ctx ends, and returns when all it started has ended.
 func (c *Controller) Run(ctx context.Context) error {
@@ -234,27 +197,10 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 	logger.Info("Keeping ServiceAccounts", "cluster", c.clusterName, "namespace", c.namespace, "identity", c.identity, "workers", c.workers)
 	for range c.workers {
-		running.Go(func() {
-			for c.next(ctx) {
-			}
-		})
+		running.Go(func() { feed.Work(ctx, c.queue, c.pass) })
 	}
 	<-ctx.Done()
 	return nil
-}
-
-// next handles one account of the queue. It reports whether there may be more.
-func (c *Controller) next(ctx context.Context) bool {
-	name, shutdown := c.queue.Get()
-	if shutdown {
-		return false
-	}
-	defer c.queue.Done(name)
-	if ctx.Err() != nil {
-		return false
-	}
-	c.pass(ctx, name)
-	return true
 }
 
 // pass makes one pass over an account and decides when the next is due.

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
+	"open-cluster-management.io/hub-apiserver/pkg/agent/feed"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions"
@@ -108,9 +109,9 @@ func New(config Config) (*Controller, error) {
 		hub: config.Hub, managed: config.Managed, metadata: config.Metadata, executors: config.Executors,
 		mapper: newDiscoveryMapper(config.Discovery), evaluator: evaluator, now: time.Now,
 		hubInformers: externalversions.NewSharedInformerFactoryWithOptions(config.Hub, 0,
-			externalversions.WithNamespace(config.ClusterName), externalversions.WithTransform(dropManagedFields)),
+			externalversions.WithNamespace(config.ClusterName), externalversions.WithTransform(feed.DropManagedFields)),
 		managedInformers: externalversions.NewSharedInformerFactoryWithOptions(config.Managed, 0,
-			externalversions.WithTransform(dropManagedFields)),
+			externalversions.WithTransform(feed.DropManagedFields)),
 		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](minBackoff, maxBackoff),
 		failing: semaphore.NewWeighted(int64(max(1, config.Workers/2))),
 		counts:  map[string]string{},
@@ -139,16 +140,6 @@ func New(config Config) (*Controller, error) {
 		c.synced = append(c.synced, registration.HasSynced)
 	}
 	return c, nil
-}
-
-func dropManagedFields(obj any) (any, error) {
-	switch obj := obj.(type) {
-	case *workv1.ManifestWork:
-		obj.ManagedFields = nil
-	case *workv1.AppliedManifestWork:
-		obj.ManagedFields = nil
-	}
-	return obj, nil
 }
 
 func (c *Controller) enqueueWork(obj any) {

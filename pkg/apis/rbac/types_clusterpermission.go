@@ -84,6 +84,35 @@ type HubRoleRef struct {
 type ClusterPermissionStatus struct {
 	Conditions     []metav1.Condition
 	ResourceStatus *ResourceStatus
+	Approval       *Approval
+}
+
+// Approval says what of a ClusterPermission waits for someone who may grant it,
+// and what was approved.
+type Approval struct {
+	Pending   *PendingGeneration
+	Approved  *ApprovedGeneration
+	Delivered *DeliveredGeneration
+}
+
+// PendingGeneration is a generation of the spec that waits for approval.
+type PendingGeneration struct {
+	Generation  int64
+	RequestedBy string
+	RequestedAt metav1.Time
+}
+
+// ApprovedGeneration is a generation of the spec that someone has approved.
+type ApprovedGeneration struct {
+	Generation int64
+	ApprovedBy string
+	ApprovedAt metav1.Time
+}
+
+// DeliveredGeneration is a former generation of the spec that stays delivered.
+type DeliveredGeneration struct {
+	Generation int64
+	Spec       ClusterPermissionSpec
 }
 
 // ResourceStatus holds the state of each delivered object, by kind.

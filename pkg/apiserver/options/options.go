@@ -4,11 +4,15 @@ package options
 import (
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/spf13/pflag"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -28,6 +32,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver"
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/clusterpermission"
 )
 
 const (
@@ -66,6 +71,11 @@ type Options struct {
 	Namespace string
 	// ManifestLimitBytes bounds the manifests of one ManifestWork.
 	ManifestLimitBytes int64
+	// EscalationCheck, NamespaceSource and WorkExecutor are how ClusterPermissions are
+	// checked and delivered.
+	EscalationCheck string
+	NamespaceSource string
+	WorkExecutor    string
 	// MaximumTokenValidity bounds how long tokens of ManagedServiceAccounts are valid; 0 for no bound.
 	MaximumTokenValidity time.Duration
 }
@@ -82,6 +92,8 @@ func New() *Options {
 
 		Namespace:          defaultNamespace,
 		ManifestLimitBytes: defaultLimitBytes,
+		EscalationCheck:    string(clusterpermission.Enforce),
+		NamespaceSource:    string(apiserver.NamespacesOfCluster),
 
 		MaximumTokenValidity: defaultTokenValidity,
 	}
@@ -128,6 +140,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	configoptions.BindLeaderElectionFlags(&o.LeaderElection, sets.FlagSet("leader election"))
 	o.addEmbeddedEtcdFlags(sets.FlagSet("embedded etcd"))
 	o.addWorkFlags(sets.FlagSet("works"))
+	o.addPermissionFlags(sets.FlagSet("cluster permissions"))
 	o.addAccountFlags(sets.FlagSet("managed service accounts"))
 	return sets
 }
@@ -144,6 +157,15 @@ func (o *Options) addWorkFlags(fs *pflag.FlagSet) {
 		"Bytes that the manifests of one ManifestWork may have in all. Objects of more than 1.5 MiB need an etcd with a larger --max-request-bytes.")
 	fs.StringVar(&o.Namespace, "namespace", o.Namespace,
 		"Namespace of the hub in which the server keeps its leases; --leader-elect-resource-namespace moves one of them elsewhere. Defaults to the environment variable POD_NAMESPACE.")
+}
+
+func (o *Options) addPermissionFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.EscalationCheck, "clusterpermission-escalation-check", o.EscalationCheck,
+		"What becomes of a ClusterPermission that grants more than its author may grant. Enforce refuses it. Approve stores it, and delivers it once somebody who may grant it has approved it through clusterpermissions/approval. Warn delivers it with a Warning header. Off does not look.")
+	fs.StringVar(&o.NamespaceSource, "namespace-selector-source", o.NamespaceSource,
+		"Whose namespaces a namespaceSelector of a ClusterPermission selects by their labels: those of the managed cluster, as its agent reports them (Cluster), or those of the same names on the hub (Hub).")
+	fs.StringVar(&o.WorkExecutor, "work-executor", o.WorkExecutor,
+		"ServiceAccount of the managed clusters, as namespace/name, that the ManifestWorks of ClusterPermissions name as their executor. By default they name none, and the agent applies them as itself.")
 }
 
 func (o *Options) addAccountFlags(fs *pflag.FlagSet) {
@@ -207,6 +229,15 @@ func (c Completed) Validate() error {
 	if c.ManifestLimitBytes < minimumLimitBytes || c.Embedded() && c.ManifestLimitBytes > maximumObjectBytes {
 		errs = append(errs, fmt.Errorf("--manifest-limit-bytes must be between %d and %d, not %d", minimumLimitBytes, maximumObjectBytes, c.ManifestLimitBytes))
 	}
+	if !slices.Contains(clusterpermission.EscalationChecks, clusterpermission.EscalationCheck(c.EscalationCheck)) {
+		errs = append(errs, fmt.Errorf("--clusterpermission-escalation-check must be one of %v, not %q", clusterpermission.EscalationChecks, c.EscalationCheck))
+	}
+	if !slices.Contains(apiserver.NamespaceSources, apiserver.NamespaceSource(c.NamespaceSource)) {
+		errs = append(errs, fmt.Errorf("--namespace-selector-source must be one of %v, not %q", apiserver.NamespaceSources, c.NamespaceSource))
+	}
+	if _, err := c.workExecutor(); err != nil {
+		errs = append(errs, err)
+	}
 	if c.MaximumTokenValidity != 0 && c.MaximumTokenValidity < authenticationv1beta1.MinimumValidity {
 		errs = append(errs, fmt.Errorf("--managed-serviceaccount-max-validity must be 0 or at least %s, not %s", authenticationv1beta1.MinimumValidity, c.MaximumTokenValidity))
 	}
@@ -219,10 +250,27 @@ func (c Completed) Validate() error {
 	return utilerrors.NewAggregate(errs)
 }
 
+// workExecutor is the ServiceAccount of --work-executor; nil if there is none.
+func (c Completed) workExecutor() (*types.NamespacedName, error) {
+	if c.WorkExecutor == "" {
+		return nil, nil
+	}
+	namespace, name, both := strings.Cut(c.WorkExecutor, "/")
+	problems := append(apivalidation.ValidateNamespaceName(namespace, false), apivalidation.ValidateServiceAccountName(name, false)...)
+	if !both || len(problems) > 0 {
+		return nil, fmt.Errorf("--work-executor must be the namespace and the name of a ServiceAccount with a slash between them, not %q", c.WorkExecutor)
+	}
+	return &types.NamespacedName{Namespace: namespace, Name: name}, nil
+}
+
 // Config builds the configuration of a server. embedded is the running etcd of
 // an Embedded server and nil otherwise.
 func (c Completed) Config(embedded *etcd.Server) (*apiserver.Config, error) {
 	identity, err := c.identity(embedded)
+	if err != nil {
+		return nil, err
+	}
+	executor, err := c.workExecutor()
 	if err != nil {
 		return nil, err
 	}
@@ -251,6 +299,9 @@ func (c Completed) Config(embedded *etcd.Server) (*apiserver.Config, error) {
 			Identity:             identity,
 			Namespace:            c.Namespace,
 			ManifestLimitBytes:   c.ManifestLimitBytes,
+			EscalationCheck:      clusterpermission.EscalationCheck(c.EscalationCheck),
+			NamespaceSource:      apiserver.NamespaceSource(c.NamespaceSource),
+			WorkExecutor:         executor,
 			MaximumTokenValidity: c.MaximumTokenValidity,
 			LeaderElection:       c.LeaderElection,
 			Embedded:             embedded,

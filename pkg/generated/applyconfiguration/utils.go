@@ -76,6 +76,14 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &clusterv1beta2.ManagedClusterSetStatusApplyConfiguration{}
 
 		// Group=rbac.open-cluster-management.io, Version=v1alpha1
+	case v1alpha1.SchemeGroupVersion.WithKind("Approval"):
+		return &rbacv1alpha1.ApprovalApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ApprovedGeneration"):
+		return &rbacv1alpha1.ApprovedGenerationApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ClusterNamespace"):
+		return &rbacv1alpha1.ClusterNamespaceApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ClusterNamespaceSpec"):
+		return &rbacv1alpha1.ClusterNamespaceSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ClusterPermission"):
 		return &rbacv1alpha1.ClusterPermissionApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ClusterPermissionSpec"):
@@ -88,10 +96,14 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &rbacv1alpha1.ClusterRoleBindingApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ClusterScopedResourceStatus"):
 		return &rbacv1alpha1.ClusterScopedResourceStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("DeliveredGeneration"):
+		return &rbacv1alpha1.DeliveredGenerationApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("HubRoleRef"):
 		return &rbacv1alpha1.HubRoleRefApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("NamespacedResourceStatus"):
 		return &rbacv1alpha1.NamespacedResourceStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PendingGeneration"):
+		return &rbacv1alpha1.PendingGenerationApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ResourceStatus"):
 		return &rbacv1alpha1.ResourceStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Role"):

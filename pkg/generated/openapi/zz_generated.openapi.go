@@ -124,6 +124,11 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		proxyv1alpha1.ManagedServiceAccount{}.OpenAPIModelName():       schema_pkg_apis_proxy_v1alpha1_ManagedServiceAccount(ref),
 		proxyv1alpha1.ManagedServiceAccountList{}.OpenAPIModelName():   schema_pkg_apis_proxy_v1alpha1_ManagedServiceAccountList(ref),
 		proxyv1alpha1.ManagedServiceAccountStatus{}.OpenAPIModelName(): proxyv1alpha1.ManagedServiceAccountStatus{}.OpenAPIDefinition(),
+		rbacv1alpha1.Approval{}.OpenAPIModelName():                     schema_pkg_apis_rbac_v1alpha1_Approval(ref),
+		rbacv1alpha1.ApprovedGeneration{}.OpenAPIModelName():           schema_pkg_apis_rbac_v1alpha1_ApprovedGeneration(ref),
+		rbacv1alpha1.ClusterNamespace{}.OpenAPIModelName():             schema_pkg_apis_rbac_v1alpha1_ClusterNamespace(ref),
+		rbacv1alpha1.ClusterNamespaceList{}.OpenAPIModelName():         schema_pkg_apis_rbac_v1alpha1_ClusterNamespaceList(ref),
+		rbacv1alpha1.ClusterNamespaceSpec{}.OpenAPIModelName():         schema_pkg_apis_rbac_v1alpha1_ClusterNamespaceSpec(ref),
 		rbacv1alpha1.ClusterPermission{}.OpenAPIModelName():            schema_pkg_apis_rbac_v1alpha1_ClusterPermission(ref),
 		rbacv1alpha1.ClusterPermissionList{}.OpenAPIModelName():        schema_pkg_apis_rbac_v1alpha1_ClusterPermissionList(ref),
 		rbacv1alpha1.ClusterPermissionSpec{}.OpenAPIModelName():        schema_pkg_apis_rbac_v1alpha1_ClusterPermissionSpec(ref),
@@ -131,8 +136,10 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		rbacv1alpha1.ClusterRole{}.OpenAPIModelName():                  schema_pkg_apis_rbac_v1alpha1_ClusterRole(ref),
 		rbacv1alpha1.ClusterRoleBinding{}.OpenAPIModelName():           schema_pkg_apis_rbac_v1alpha1_ClusterRoleBinding(ref),
 		rbacv1alpha1.ClusterScopedResourceStatus{}.OpenAPIModelName():  schema_pkg_apis_rbac_v1alpha1_ClusterScopedResourceStatus(ref),
+		rbacv1alpha1.DeliveredGeneration{}.OpenAPIModelName():          schema_pkg_apis_rbac_v1alpha1_DeliveredGeneration(ref),
 		rbacv1alpha1.HubRoleRef{}.OpenAPIModelName():                   schema_pkg_apis_rbac_v1alpha1_HubRoleRef(ref),
 		rbacv1alpha1.NamespacedResourceStatus{}.OpenAPIModelName():     schema_pkg_apis_rbac_v1alpha1_NamespacedResourceStatus(ref),
+		rbacv1alpha1.PendingGeneration{}.OpenAPIModelName():            schema_pkg_apis_rbac_v1alpha1_PendingGeneration(ref),
 		rbacv1alpha1.ResourceStatus{}.OpenAPIModelName():               schema_pkg_apis_rbac_v1alpha1_ResourceStatus(ref),
 		rbacv1alpha1.Role{}.OpenAPIModelName():                         schema_pkg_apis_rbac_v1alpha1_Role(ref),
 		rbacv1alpha1.RoleBinding{}.OpenAPIModelName():                  schema_pkg_apis_rbac_v1alpha1_RoleBinding(ref),
@@ -4856,6 +4863,190 @@ func schema_pkg_apis_proxy_v1alpha1_ManagedServiceAccountList(ref common.Referen
 	}
 }
 
+func schema_pkg_apis_rbac_v1alpha1_Approval(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Approval says what of a ClusterPermission waits for someone who may grant it, and what was approved. A server that checks with --clusterpermission-escalation-check=Approve makes specs wait whose author may not grant what they grant.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"pending": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The generation that waits. It is not delivered.",
+							Ref:         ref(rbacv1alpha1.PendingGeneration{}.OpenAPIModelName()),
+						},
+					},
+					"approved": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The last generation that was approved.",
+							Ref:         ref(rbacv1alpha1.ApprovedGeneration{}.OpenAPIModelName()),
+						},
+					},
+					"delivered": {
+						SchemaProps: spec.SchemaProps{
+							Description: "What is delivered while a generation waits; absent if nothing is.",
+							Ref:         ref(rbacv1alpha1.DeliveredGeneration{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			rbacv1alpha1.ApprovedGeneration{}.OpenAPIModelName(), rbacv1alpha1.DeliveredGeneration{}.OpenAPIModelName(), rbacv1alpha1.PendingGeneration{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_rbac_v1alpha1_ApprovedGeneration(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ApprovedGeneration is a generation of the spec that someone has approved.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"generation": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The generation that was approved.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"approvedBy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name of the user who approved it.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"approvedAt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "When it was approved.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"generation", "approvedBy", "approvedAt"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_rbac_v1alpha1_ClusterNamespace(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ClusterNamespace is a namespace of a managed cluster, as the agent of that cluster reports it. It lives in the hub namespace that is named after the cluster, has the name of the namespace and its labels, and exists as long as the namespace does and is not being deleted. A namespaceSelector of a ClusterPermission matches the labels of these objects.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object metadata. The labels are those of the namespace.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Which namespace it is.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(rbacv1alpha1.ClusterNamespaceSpec{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName(), rbacv1alpha1.ClusterNamespaceSpec{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_rbac_v1alpha1_ClusterNamespaceList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ClusterNamespaceList is a list of ClusterNamespaces.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard list metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The ClusterNamespaces.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(rbacv1alpha1.ClusterNamespace{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			metav1.ListMeta{}.OpenAPIModelName(), rbacv1alpha1.ClusterNamespace{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_rbac_v1alpha1_ClusterNamespaceSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ClusterNamespaceSpec identifies a namespace of a managed cluster.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"namespaceUID": {
+						SchemaProps: spec.SchemaProps{
+							Description: "UID of the namespace on the managed cluster. It changes when the namespace is deleted and made again.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
 func schema_pkg_apis_rbac_v1alpha1_ClusterPermission(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -5082,7 +5273,7 @@ func schema_pkg_apis_rbac_v1alpha1_ClusterPermissionStatus(ref common.ReferenceC
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The state of the delivery. Known types are RBACManifestWorkCreated, AppliedRBACManifestWork, Validation, SubjectPresent, FullyDelivered, ValidateRolesExist and ValidateClusterRolesExist.",
+							Description: "The state of the delivery. Known types are RBACManifestWorkCreated, AppliedRBACManifestWork, Validation, SubjectPresent, FullyDelivered, NamespacesSelected, RoleRefsPresent, Approved, ValidateRolesExist and ValidateClusterRolesExist.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -5099,11 +5290,17 @@ func schema_pkg_apis_rbac_v1alpha1_ClusterPermissionStatus(ref common.ReferenceC
 							Ref:         ref(rbacv1alpha1.ResourceStatus{}.OpenAPIModelName()),
 						},
 					},
+					"approval": {
+						SchemaProps: spec.SchemaProps{
+							Description: "What waits for approval and what was approved. Nobody but the server writes it: when the spec changes, and by the subresource approval.",
+							Ref:         ref(rbacv1alpha1.Approval{}.OpenAPIModelName()),
+						},
+					},
 				},
 			},
 		},
 		Dependencies: []string{
-			metav1.Condition{}.OpenAPIModelName(), rbacv1alpha1.ResourceStatus{}.OpenAPIModelName()},
+			metav1.Condition{}.OpenAPIModelName(), rbacv1alpha1.Approval{}.OpenAPIModelName(), rbacv1alpha1.ResourceStatus{}.OpenAPIModelName()},
 	}
 }
 
@@ -5238,6 +5435,37 @@ func schema_pkg_apis_rbac_v1alpha1_ClusterScopedResourceStatus(ref common.Refere
 	}
 }
 
+func schema_pkg_apis_rbac_v1alpha1_DeliveredGeneration(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "DeliveredGeneration is a former generation of the spec that stays delivered.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"generation": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The generation that is delivered.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The spec of that generation.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(rbacv1alpha1.ClusterPermissionSpec{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"generation", "spec"},
+			},
+		},
+		Dependencies: []string{
+			rbacv1alpha1.ClusterPermissionSpec{}.OpenAPIModelName()},
+	}
+}
+
 func schema_pkg_apis_rbac_v1alpha1_HubRoleRef(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -5332,6 +5560,44 @@ func schema_pkg_apis_rbac_v1alpha1_NamespacedResourceStatus(ref common.Reference
 		},
 		Dependencies: []string{
 			metav1.Condition{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_rbac_v1alpha1_PendingGeneration(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PendingGeneration is a generation of the spec that waits for approval.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"generation": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The generation that waits.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"requestedBy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name of the user who wrote it.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"requestedAt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "When it was written.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"generation", "requestedBy", "requestedAt"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
 	}
 }
 

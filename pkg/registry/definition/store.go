@@ -19,6 +19,7 @@ import (
 type REST struct {
 	*genericregistry.Store
 	shortNames, categories []string
+	server                 rest.RESTUpdateStrategy
 }
 
 var (
@@ -32,6 +33,17 @@ func (r *REST) ShortNames() []string { return r.shortNames }
 
 // Categories implements rest.CategoriesProvider.
 func (r *REST) Categories() []string { return r.categories }
+
+// Rewrite replaces a stored object by what change makes of it, for a subresource
+// that decides itself what of an object may change. admit and options are those of
+// the request. change gets the object as given and as stored, may run several
+// times, and returns the stored one unchanged to write nothing.
+func (r *REST) Rewrite(ctx context.Context, name string, given rest.UpdatedObjectInfo, change rest.TransformFunc, admit rest.ValidateObjectUpdateFunc, options *metav1.UpdateOptions) (runtime.Object, error) {
+	store := *r.Store
+	store.UpdateStrategy = r.server
+	updated, _, err := store.Update(ctx, name, rest.WrapUpdatedObjectInfo(given, change), rest.ValidateAllObjectFunc, admit, false, options)
+	return updated, err
+}
 
 // statusREST serves the status subresource of a stored resource.
 type statusREST struct {
@@ -95,10 +107,10 @@ func (r *Resource) Storages(scheme *runtime.Scheme, codecs serializer.CodecFacto
 		return nil, fmt.Errorf("store of %s: %w", r.GroupResource(), err)
 	}
 
-	main := r.paths(&REST{Store: store, shortNames: r.ShortNames, categories: r.Categories}, bound)
+	main := r.paths(&REST{Store: store, shortNames: r.ShortNames, categories: r.Categories, server: bound.server}, bound)
 	// In a second group, short names and categories would make kubectl ask which of
 	// two resources is meant, and list every object twice.
-	other := r.paths(&REST{Store: store}, bound)
+	other := r.paths(&REST{Store: store, server: bound.server}, bound)
 	out := map[schema.GroupVersion]map[string]rest.Storage{}
 	for _, version := range r.Versions {
 		if out[version] = main; version.Group != r.Group() {

@@ -29,7 +29,12 @@ type Strategy[T runtime.Object] struct {
 	// Status returns a pointer to the status of an object; nil for a resource without status.
 	Status func(T) any
 
-	// PrepareForCreate and PrepareForUpdate normalize an object before it is validated.
+	// ServerStatus is a part of the status that writes of the status do not change;
+	// nil for a resource that has none.
+	ServerStatus *ServerStatus[T]
+
+	// PrepareForCreate and PrepareForUpdate complete an object before it is
+	// validated. They find a status that the caller has not written, and may change it.
 	PrepareForCreate func(ctx context.Context, obj T)
 	PrepareForUpdate func(ctx context.Context, obj, old T)
 
@@ -44,6 +49,15 @@ type Strategy[T runtime.Object] struct {
 
 	// SelectableFields are the fields that field selectors may name beside metadata.name and metadata.namespace.
 	SelectableFields map[string]func(T) string
+}
+
+// ServerStatus is a part of a status that only the server writes, when it prepares
+// an object and in subresources.
+type ServerStatus[T runtime.Object] struct {
+	// Path is where it is below the status.
+	Path []string
+	// Part returns a pointer to it.
+	Part func(T) any
 }
 
 // Behaviour is a Strategy of any type.
@@ -65,6 +79,7 @@ type strategies struct {
 		rest.RESTUpdateStrategy
 		rest.ResetFieldsStrategy
 	}
+	server     rest.RESTUpdateStrategy
 	attributes func(runtime.Object) (labels.Set, fields.Set, error)
 }
 
@@ -80,7 +95,9 @@ func (s *Strategy[T]) selectableFields() []string {
 
 func (s *Strategy[T]) bind(r *Resource, scheme *runtime.Scheme) strategies {
 	main := &mainStrategy[T]{ObjectTyper: scheme, NameGenerator: names.SimpleNameGenerator, resource: r, s: s}
-	return strategies{main: main, status: &statusStrategy[T]{mainStrategy: main}, attributes: s.attributes(r)}
+	return strategies{
+		main: main, status: &statusStrategy[T]{mainStrategy: main}, server: &serverStrategy[T]{mainStrategy: main}, attributes: s.attributes(r),
+	}
 }
 
 func (s *Strategy[T]) attributes(r *Resource) func(runtime.Object) (labels.Set, fields.Set, error) {
@@ -186,6 +203,9 @@ type statusStrategy[T runtime.Object] struct {
 
 func (s *statusStrategy[T]) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	assign(s.s.Spec, obj.(T), old.(T))
+	if s.s.ServerStatus != nil {
+		assign(s.s.ServerStatus.Part, obj.(T), old.(T))
+	}
 	to, err := meta.Accessor(obj)
 	if err != nil {
 		return
@@ -210,7 +230,7 @@ func (s *statusStrategy[T]) WarningsOnUpdate(context.Context, runtime.Object, ru
 
 // GetResetFields implements rest.ResetFieldsStrategy.
 func (s *statusStrategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return s.resource.perVersion(fieldpath.NewSet(
+	reset := fieldpath.NewSet(
 		fieldpath.MakePathOrDie("spec"),
 		fieldpath.MakePathOrDie("metadata", "deletionTimestamp"),
 		fieldpath.MakePathOrDie("metadata", "deletionGracePeriodSeconds"),
@@ -219,7 +239,30 @@ func (s *statusStrategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath
 		fieldpath.MakePathOrDie("metadata", "annotations"),
 		fieldpath.MakePathOrDie("metadata", "finalizers"),
 		fieldpath.MakePathOrDie("metadata", "ownerReferences"),
-	))
+	)
+	if s.s.ServerStatus != nil {
+		path := []any{"status"}
+		for _, name := range s.s.ServerStatus.Path {
+			path = append(path, name)
+		}
+		reset.Insert(fieldpath.MakePathOrDie(path...))
+	}
+	return s.resource.perVersion(reset)
+}
+
+// serverStrategy stores what the server itself has made of a stored object.
+type serverStrategy[T runtime.Object] struct {
+	*mainStrategy[T]
+}
+
+func (s *serverStrategy[T]) PrepareForUpdate(context.Context, runtime.Object, runtime.Object) {}
+
+func (s *serverStrategy[T]) ValidateUpdate(context.Context, runtime.Object, runtime.Object) field.ErrorList {
+	return nil
+}
+
+func (s *serverStrategy[T]) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
+	return nil
 }
 
 func (r *Resource) perVersion(set *fieldpath.Set) map[fieldpath.APIVersion]*fieldpath.Set {

@@ -1,6 +1,7 @@
 package clusterpermission
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,19 +17,30 @@ import (
 )
 
 // publicAgentNamespace is where the agents of the public addon keep
-// ServiceAccounts unless told otherwise. They do not report it.
+// ServiceAccounts unless told otherwise.
 const publicAgentNamespace = "open-cluster-management-agent-addon"
+
+// PublicAgent is the public addon's agent on the managed cluster. The zero value
+// is one that was not told where to keep ServiceAccounts.
+type PublicAgent struct {
+	// Namespace is where it keeps ServiceAccounts; empty for its default.
+	Namespace string
+	// Absent says to a person why there is no such agent. Then an account that only
+	// such an agent has reported has no ServiceAccount.
+	Absent string
+}
 
 // Accounts are the ManagedServiceAccounts of one namespace, by name.
 type Accounts map[string]*authenticationv1beta1.ManagedServiceAccount
 
 // AccountNames are the ManagedServiceAccounts that subjects of a ClusterPermission
-// stand for, each once and sorted. They are in its namespace.
+// stand for, in what is delivered of it or in its present spec; each once and
+// sorted. They are in its namespace.
 func AccountNames(cp *v1alpha1.ClusterPermission) []string {
 	var names []string
 	add := func(subject *rbacv1.Subject, subjects []rbacv1.Subject) {
-		if subject != nil {
-			subjects = append(slices.Clone(subjects), *subject)
+		if subject != nil && isAccount(*subject) {
+			names = append(names, subject.Name)
 		}
 		for _, s := range subjects {
 			if isAccount(s) {
@@ -36,17 +48,14 @@ func AccountNames(cp *v1alpha1.ClusterPermission) []string {
 			}
 		}
 	}
-	spec := &cp.Spec
-	if binding := spec.ClusterRoleBinding; binding != nil {
-		add(binding.Subject, binding.Subjects)
-	}
-	if spec.ClusterRoleBindings != nil {
-		for _, binding := range *spec.ClusterRoleBindings {
+	for _, spec := range specs(cp) {
+		if binding := spec.ClusterRoleBinding; binding != nil {
 			add(binding.Subject, binding.Subjects)
 		}
-	}
-	if spec.RoleBindings != nil {
-		for _, binding := range *spec.RoleBindings {
+		for _, binding := range list(spec.ClusterRoleBindings) {
+			add(binding.Subject, binding.Subjects)
+		}
+		for _, binding := range list(spec.RoleBindings) {
 			add(binding.Subject, binding.Subjects)
 		}
 	}
@@ -60,15 +69,17 @@ func isAccount(s rbacv1.Subject) bool {
 
 // ServiceAccount is what a ManagedServiceAccount is on the managed cluster, as
 // far as it is known there. Otherwise absent says to a person why not.
-func ServiceAccount(account *authenticationv1beta1.ManagedServiceAccount) (name types.NamespacedName, absent string) {
+func ServiceAccount(account *authenticationv1beta1.ManagedServiceAccount, agent PublicAgent) (name types.NamespacedName, absent string) {
 	status := &account.Status
 	switch {
 	case account.DeletionTimestamp != nil:
 		return name, fmt.Sprintf("ManagedServiceAccount %s is being deleted", account.Name)
 	case status.ServiceAccountRef != nil:
 		return types.NamespacedName{Namespace: status.ServiceAccountRef.Namespace, Name: status.ServiceAccountRef.Name}, ""
+	case reportedByPublicAgent(status) && agent.Absent != "":
+		return name, fmt.Sprintf("ManagedServiceAccount %s has no ServiceAccount on the cluster: %s", account.Name, agent.Absent)
 	case reportedByPublicAgent(status):
-		return types.NamespacedName{Namespace: publicAgentNamespace, Name: account.Name}, ""
+		return types.NamespacedName{Namespace: cmp.Or(agent.Namespace, publicAgentNamespace), Name: account.Name}, ""
 	}
 	if present := meta.FindStatusCondition(status.Conditions, authenticationv1beta1.ConditionAllServiceAccountPresent); present != nil && present.Status == metav1.ConditionFalse {
 		return name, fmt.Sprintf("ManagedServiceAccount %s has no ServiceAccount on the cluster (%s)", account.Name, present.Reason)
@@ -84,16 +95,16 @@ func reportedByPublicAgent(status *authenticationv1beta1.ManagedServiceAccountSt
 		(status.TokenSecretRef != nil || meta.IsStatusConditionTrue(status.Conditions, authenticationv1beta1.ConditionTokenReported))
 }
 
-// subject gives the subject that an account is on the managed cluster. Where the
+// account gives the subject that an account is on the managed cluster. Where the
 // given subject says it is does not matter: on the hub it is in the namespace of
 // the ClusterPermission, on the cluster it is where the agent has put it.
-func (a Accounts) subject(given rbacv1.Subject) (subject rbacv1.Subject, absent string) {
-	account := a[given.Name]
+func (r *renderer) account(given rbacv1.Subject) (placed subject, absent string) {
+	account := r.in.Accounts[given.Name]
 	if account == nil {
-		return subject, fmt.Sprintf("ManagedServiceAccount %s does not exist", given.Name)
+		return placed, fmt.Sprintf("ManagedServiceAccount %s does not exist", given.Name)
 	}
-	name, absent := ServiceAccount(account)
-	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: name.Namespace, Name: name.Name}, absent
+	name, absent := ServiceAccount(account, r.in.PublicAgent)
+	return subject{Kind: rbacv1.ServiceAccountKind, Namespace: name.Namespace, Name: name.Name}, absent
 }
 
 // LargestAccounts are accounts such that the rendered work is as large as it can

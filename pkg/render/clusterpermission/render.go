@@ -21,6 +21,20 @@ type Inputs struct {
 	// Accounts are the ManagedServiceAccounts of the namespace, as far as the
 	// ClusterPermission names them: see AccountNames. One that is not there does not exist.
 	Accounts Accounts
+	// PublicAgent is where the public addon's agent keeps ServiceAccounts. It does
+	// not report that itself.
+	PublicAgent PublicAgent
+	// Namespaces are those of the managed cluster, in any order. They matter where
+	// there are selectors: see HasSelectors.
+	Namespaces []Namespace
+	// NamespacesKnown says that the agent has reported the namespaces. Without that,
+	// nothing is delivered by selectors.
+	NamespacesKnown bool
+	// HubRoles are the roles of the hub, as far as the ClusterPermission refers to
+	// them: see HubRoleKeys. One that is not there does not exist.
+	HubRoles HubRoles
+	// Executor is the identity that the work acts as; nil for that of the agent.
+	Executor *workv1.ManifestWorkExecutor
 	// SizeLimitBytes bounds the manifests of the work; 0 means no bound.
 	SizeLimitBytes int64
 }
@@ -40,6 +54,26 @@ type Result struct {
 	Work *workv1.ManifestWork
 	// Undelivered lists, in the order of the spec, what the work leaves out.
 	Undelivered []Undelivered
+	// AbsentSubjects says why each ManagedServiceAccount that a binding names has no
+	// ServiceAccount on the managed cluster; each account once, sorted by name.
+	AbsentSubjects []string
+	// MissingRoleRefs are the roles of the hub that do not exist, such as
+	// "ClusterRole x" or "Role ns/x", in the order of the spec.
+	MissingRoleRefs []string
+	// Selections tells of each selector, in the order of the spec, what it matched.
+	// It is empty while the namespaces are not known.
+	Selections []Selection
+	// WaitingForNamespaces says that there are selectors, but that the namespaces
+	// are not known.
+	WaitingForNamespaces bool
+}
+
+// Selection is what a namespaceSelector matched.
+type Selection struct {
+	// Path is where in the ClusterPermission the selector is.
+	Path string
+	// Count is how many namespaces of the managed cluster it matches.
+	Count int
 }
 
 // WorkName is the name of the work that delivers a ClusterPermission. The
@@ -53,14 +87,23 @@ func WorkName(cp *v1alpha1.ClusterPermission) string {
 	return cp.Name + "-" + uid
 }
 
-// Render gives the work that delivers cp, and what of cp it does not deliver.
-// It fails, without a result, on a spec that cannot be rendered without
-// dropping or guessing a part; validation refuses such a spec, but an object
-// that was stored before may have one.
+// Render gives the work that delivers cp, and what of cp it does not deliver. A
+// spec that waits for approval is not rendered; the one that was delivered before
+// is. Render fails, without a result, on a spec that cannot be rendered without
+// dropping or guessing a part; validation refuses such a spec, but an object that
+// was stored before may have one.
 func Render(cp *v1alpha1.ClusterPermission, in Inputs) (*Result, field.ErrorList) {
-	r := renderer{cp: cp, accounts: in.Accounts, seen: map[objectKey]bool{}}
-	r.render()
-	if size := r.sizeBytes(); in.SizeLimitBytes > 0 && size > in.SizeLimitBytes {
+	r := newRenderer(cp, &in)
+	spec, generation := cp.Delivered()
+	if spec != &cp.Spec {
+		r.leaveOut(specPath, waitingReason(cp, spec, generation))
+	}
+	if spec == nil {
+		return r.result, nil
+	}
+	r.gather(spec)
+	template, configs := r.manifests(spec.Validate != nil && *spec.Validate)
+	if size := sizeBytes(template); in.SizeLimitBytes > 0 && size > in.SizeLimitBytes {
 		err := field.TooLong(specPath, "", int(in.SizeLimitBytes))
 		err.Detail = fmt.Sprintf("renders to %d bytes of manifests, may not be more than %d bytes", size, in.SizeLimitBytes)
 		r.errs = append(r.errs, err)
@@ -68,14 +111,25 @@ func Render(cp *v1alpha1.ClusterPermission, in Inputs) (*Result, field.ErrorList
 	if len(r.errs) > 0 {
 		return nil, r.errs
 	}
-	result := &Result{Undelivered: r.undelivered}
-	if len(r.manifests) > 0 {
-		result.Work = newWork(cp, r.manifests, r.configs)
+	if len(template.Manifests) > 0 {
+		r.result.Work = newWork(cp, workv1.ManifestWorkSpec{
+			Workload:        template,
+			ManifestConfigs: configs,
+			Executor:        in.Executor.DeepCopy(),
+		})
 	}
-	return result, nil
+	return r.result, nil
 }
 
-func newWork(cp *v1alpha1.ClusterPermission, manifests []workv1.Manifest, configs []workv1.ManifestConfigOption) *workv1.ManifestWork {
+func waitingReason(cp *v1alpha1.ClusterPermission, delivered *v1alpha1.ClusterPermissionSpec, generation int64) string {
+	reason := fmt.Sprintf("generation %d waits for approval", cp.Status.Approval.Pending.Generation)
+	if delivered != nil {
+		reason += fmt.Sprintf("; generation %d stays delivered", generation)
+	}
+	return reason
+}
+
+func newWork(cp *v1alpha1.ClusterPermission, spec workv1.ManifestWorkSpec) *workv1.ManifestWork {
 	owner := v1alpha1.SchemeGroupVersion.WithKind("ClusterPermission")
 	return &workv1.ManifestWork{
 		TypeMeta: metav1.TypeMeta{
@@ -87,9 +141,14 @@ func newWork(cp *v1alpha1.ClusterPermission, manifests []workv1.Manifest, config
 			Namespace:       cp.Namespace,
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(cp, owner)},
 		},
-		Spec: workv1.ManifestWorkSpec{
-			Workload:        workv1.ManifestsTemplate{Manifests: manifests},
-			ManifestConfigs: configs,
-		},
+		Spec: spec,
 	}
+}
+
+func sizeBytes(template workv1.ManifestsTemplate) int64 {
+	var size int64
+	for i := range template.Manifests {
+		size += int64(len(template.Manifests[i].Raw))
+	}
+	return size
 }

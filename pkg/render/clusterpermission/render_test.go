@@ -1,173 +1,74 @@
 package clusterpermission
 
 import (
-	"bytes"
-	"flag"
-	"os"
-	"path/filepath"
+	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
-	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
-	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
-	rbacvalidation "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/validation"
-	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
-	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
-	workvalidation "open-cluster-management.io/hub-apiserver/pkg/apis/work/validation"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
-
-const (
-	testUID      = types.UID("0123abcd-0000-4000-8000-000000000000")
-	goldenSuffix = ".golden.yaml"
-)
-
-// golden is what a golden file holds.
-type golden struct {
-	Work        *workv1.ManifestWork `json:"work"`
-	Undelivered []Undelivered        `json:"undelivered,omitempty"`
-}
-
-func TestGolden(t *testing.T) {
-	inputs, err := filepath.Glob("testdata/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	accounts := loadAccounts(t)
-	cases := 0
-	for _, input := range inputs {
-		if strings.HasSuffix(input, goldenSuffix) {
-			continue
-		}
-		cases++
-		t.Run(strings.TrimSuffix(filepath.Base(input), ".yaml"), func(t *testing.T) {
-			cp := load(t, input)
-			if errs := validate(t, cp); len(errs) > 0 {
-				t.Fatalf("the input is invalid: %v", errs.ToAggregate())
-			}
-			result, errs := Render(cp, Inputs{Accounts: accounts})
-			if len(errs) > 0 {
-				t.Fatal(errs.ToAggregate())
-			}
-			checkWork(t, result.Work)
-
-			got, err := yaml.Marshal(golden{result.Work, result.Undelivered})
-			if err != nil {
-				t.Fatal(err)
-			}
-			file := strings.TrimSuffix(input, ".yaml") + goldenSuffix
-			if *update {
-				if err := os.WriteFile(file, got, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(got, want) {
-				t.Errorf("got:\n%s\nwant:\n%s", got, want)
-			}
-		})
-	}
-	if cases == 0 {
-		t.Error("no inputs found")
-	}
-}
-
-// checkWork holds the rendered work to the rules for every ManifestWork.
-func checkWork(t *testing.T, mw *workv1.ManifestWork) {
-	t.Helper()
-	if mw == nil {
-		return
-	}
-	var internal work.ManifestWork
-	if err := scheme.Scheme.Convert(mw.DeepCopy(), &internal, nil); err != nil {
-		t.Fatal(err)
-	}
-	if errs := workvalidation.ValidateManifestWork(&internal, 0); len(errs) > 0 {
-		t.Errorf("the rendered work is invalid: %v", errs.ToAggregate())
-	}
-	for _, manifest := range mw.Spec.Workload.Manifests {
-		for _, stray := range []string{"creationTimestamp", "null", "status", "aggregationRule"} {
-			if bytes.Contains(manifest.Raw, []byte(stray)) {
-				t.Errorf("%s contains %s", manifest.Raw, stray)
-			}
-		}
-	}
-}
-
-func load(t *testing.T, file string) *v1alpha1.ClusterPermission {
-	t.Helper()
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cp := &v1alpha1.ClusterPermission{}
-	if err := yaml.UnmarshalStrict(data, cp); err != nil {
-		t.Fatal(err)
-	}
-	cp.UID = testUID
-	return cp
-}
-
-func loadAccounts(t *testing.T) Accounts {
-	t.Helper()
-	data, err := os.ReadFile("testdata/accounts/accounts.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var list authenticationv1beta1.ManagedServiceAccountList
-	if err := yaml.UnmarshalStrict(data, &list); err != nil {
-		t.Fatal(err)
-	}
-	accounts := Accounts{}
-	for i := range list.Items {
-		accounts[list.Items[i].Name] = &list.Items[i]
-	}
-	return accounts
-}
-
-func validate(t *testing.T, cp *v1alpha1.ClusterPermission) field.ErrorList {
-	t.Helper()
-	var internal rbac.ClusterPermission
-	if err := scheme.Scheme.Convert(cp.DeepCopy(), &internal, nil); err != nil {
-		t.Fatal(err)
-	}
-	return rbacvalidation.ValidateClusterPermission(&internal)
-}
-
-func TestEqualInputGivesEqualBytes(t *testing.T) {
-	first, _ := Render(load(t, "testdata/seed-001.yaml"), Inputs{})
-	second, _ := Render(load(t, "testdata/seed-001.yaml"), Inputs{})
-	for i := range first.Work.Spec.Workload.Manifests {
-		a, b := first.Work.Spec.Workload.Manifests[i].Raw, second.Work.Spec.Workload.Manifests[i].Raw
-		if !bytes.Equal(a, b) {
-			t.Errorf("manifest %d: %s, then %s", i, a, b)
-		}
-	}
-}
 
 func TestInputStaysAsItIs(t *testing.T) {
-	cp := load(t, "testdata/seed-001.yaml")
-	before := cp.DeepCopy()
-	if _, errs := Render(cp, Inputs{}); len(errs) > 0 {
+	for name, file := range caseFiles(t) {
+		in := loadInputs(t)
+		in.Executor = executor("robot")
+		cp := load(t, file)
+		before := asYAML(t, cp, in.Accounts, in.Namespaces, hubRolesInOrder(in.HubRoles), in.Executor)
+		if _, errs := Render(cp, in); len(errs) > 0 {
+			t.Fatal(errs.ToAggregate())
+		}
+		after := asYAML(t, cp, in.Accounts, in.Namespaces, hubRolesInOrder(in.HubRoles), in.Executor)
+		if before != after {
+			t.Errorf("%s: rendering changed its input:\n%s\nto:\n%s", name, before, after)
+		}
+	}
+}
+
+func hubRolesInOrder(roles HubRoles) []string {
+	var out []string
+	for key, rules := range roles {
+		out = append(out, fmt.Sprint(key, rules))
+	}
+	slices.Sort(out)
+	return out
+}
+
+func asYAML(t *testing.T, values ...any) string {
+	t.Helper()
+	out, err := yaml.Marshal(values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+func executor(name string) *workv1.ManifestWorkExecutor {
+	return &workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{
+		Type:           workv1.ExecutorSubjectTypeServiceAccount,
+		ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: "permissions", Name: name},
+	}}
+}
+
+func TestExecutor(t *testing.T) {
+	in := loadInputs(t)
+	in.Executor = executor("robot")
+	result, errs := Render(load(t, "testdata/seed-001.yaml"), in)
+	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
-	a, _ := yaml.Marshal(before)
-	b, _ := yaml.Marshal(cp)
-	if !bytes.Equal(a, b) {
-		t.Errorf("rendering changed its input:\n%s\nto:\n%s", a, b)
+	checkWork(t, result.Work)
+	in.Executor.Subject.ServiceAccount.Name = "changed afterwards"
+	if got := result.Work.Spec.Executor; !equality.Semantic.DeepEqual(got, executor("robot")) {
+		t.Errorf("got executor %v", got)
 	}
 }
 
@@ -181,7 +82,7 @@ func TestWorkName(t *testing.T) {
 }
 
 func TestNothingDeliveredGivesNoWork(t *testing.T) {
-	result, errs := Render(load(t, "testdata/nothing-delivered.yaml"), Inputs{})
+	result, errs := Render(load(t, "testdata/nothing-delivered.yaml"), loadInputs(t))
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
@@ -193,43 +94,88 @@ func TestNothingDeliveredGivesNoWork(t *testing.T) {
 	}
 }
 
-// What is accepted must not become too large when the agent reports the accounts.
-func TestLargestAccounts(t *testing.T) {
-	for _, file := range []string{"managedserviceaccount", "managedserviceaccount-absent"} {
-		cp := load(t, "testdata/"+file+".yaml")
-		var sizes []int
-		for _, accounts := range []Accounts{nil, loadAccounts(t), LargestAccounts(cp)} {
-			result, errs := Render(cp, Inputs{Accounts: accounts})
-			if len(errs) > 0 {
-				t.Fatal(errs.ToAggregate())
-			}
-			size := 0
-			for _, manifest := range result.Work.Spec.Workload.Manifests {
-				size += len(manifest.Raw)
-			}
-			sizes = append(sizes, size)
+// Until the agent reports the namespaces, all that does not go by selectors is delivered.
+func TestNamespacesUnknown(t *testing.T) {
+	cp := load(t, "testdata/seed-001.yaml")
+	in := loadInputs(t)
+	in.NamespacesKnown = false
+	result, errs := Render(cp, in)
+	if len(errs) > 0 {
+		t.Fatal(errs.ToAggregate())
+	}
+	if !result.WaitingForNamespaces || len(result.Selections) > 0 {
+		t.Errorf("waiting: %t, selections: %v", result.WaitingForNamespaces, result.Selections)
+	}
+	const reason = "the agent of the managed cluster has not reported its namespaces"
+	for _, path := range []string{"spec.roles[1].namespaceSelector", "spec.roleBindings[2].namespaceSelector"} {
+		if !slices.Contains(result.Undelivered, Undelivered{Path: path, Reason: reason}) {
+			t.Errorf("%s is not in %v", path, result.Undelivered)
 		}
-		if !slices.IsSorted(sizes) || sizes[0] == sizes[2] {
-			t.Errorf("%s: %d bytes without accounts, %d with accounts, %d at most", file, sizes[0], sizes[1], sizes[2])
+	}
+	want := []string{"ClusterRole /my-managed-rbac", "ClusterRoleBinding /my-managed-rbac", "Role default/my-managed-rbac", "RoleBinding default/my-managed-rbac"}
+	if got := names(t, result.Work); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+
+	cp.Spec.Roles, cp.Spec.RoleBindings = nil, nil
+	if result, errs = Render(cp, in); len(errs) > 0 || result.WaitingForNamespaces {
+		t.Errorf("without selectors: got %+v, %v", result, errs)
+	}
+}
+
+// names are kind, namespace and name of each manifest of a work.
+func names(t testing.TB, mw *workv1.ManifestWork) []string {
+	t.Helper()
+	if mw == nil {
+		return nil
+	}
+	var out []string
+	for _, m := range mw.Spec.Workload.Manifests {
+		var obj metav1.PartialObjectMetadata
+		if err := json.Unmarshal(m.Raw, &obj); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, obj.Kind+" "+obj.Namespace+"/"+obj.Name)
+	}
+	return out
+}
+
+// The reasons become part of a condition, however many namespaces there are.
+func TestReasonStaysShort(t *testing.T) {
+	alice := &rbacv1.Subject{Kind: rbacv1.UserKind, Name: "alice"}
+	everywhere := func(role string) v1alpha1.RoleBinding {
+		return v1alpha1.RoleBinding{
+			NamespaceSelector: &metav1.LabelSelector{}, Subject: alice,
+			RoleRef: v1alpha1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kindClusterRole, Name: role},
+		}
+	}
+	cp := &v1alpha1.ClusterPermission{
+		ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "cluster1", UID: testUID},
+		Spec:       v1alpha1.ClusterPermissionSpec{RoleBindings: &[]v1alpha1.RoleBinding{everywhere("view"), everywhere("edit")}},
+	}
+	for count, want := range map[int]string{
+		1:    "in namespace n0000 the RoleBinding p of spec.roleBindings[0] is in the way, which binds ClusterRole view",
+		2:    "in namespaces n0000, n0001 the",
+		1000: "n0008, n0009 and 990 more the",
+	} {
+		result, errs := Render(cp, Inputs{NamespacesKnown: true, Namespaces: numbered(count)})
+		if len(errs) > 0 {
+			t.Fatal(errs.ToAggregate())
+		}
+		if len(result.Undelivered) != 1 || result.Undelivered[0].Path != "spec.roleBindings[1].namespaceSelector" ||
+			!strings.Contains(result.Undelivered[0].Reason, want) {
+			t.Errorf("%d namespaces: got %v, want %q", count, result.Undelivered, want)
 		}
 	}
 }
 
-func TestAccountNames(t *testing.T) {
-	account := func(name string) rbacv1.Subject {
-		return rbacv1.Subject{APIGroup: v1alpha1.ManagedServiceAccountGroup, Kind: v1alpha1.ManagedServiceAccountKind, Name: name}
+// numbered are namespaces n0000, n0001 and so on.
+func numbered(count int) []Namespace {
+	out := make([]Namespace, count)
+	for i := range out {
+		out[i] = Namespace{Name: fmt.Sprintf("n%04d", i), Labels: map[string]string{"number": fmt.Sprint(i), "team": "qa"}}
 	}
-	single := account("c")
-	cp := &v1alpha1.ClusterPermission{Spec: v1alpha1.ClusterPermissionSpec{
-		ClusterRoleBinding:  &v1alpha1.ClusterRoleBinding{Subject: &single, Subjects: []rbacv1.Subject{account("c"), {Kind: rbacv1.UserKind, Name: "x"}}},
-		ClusterRoleBindings: &[]v1alpha1.ClusterRoleBinding{{Subjects: []rbacv1.Subject{account("b"), account("d")}}},
-		RoleBindings: &[]v1alpha1.RoleBinding{
-			{Subjects: []rbacv1.Subject{account("a"), {Kind: rbacv1.ServiceAccountKind, Name: "y"}}}, {Subject: &single},
-		},
-	}}
-	if got, want := AccountNames(cp), []string{"a", "b", "c", "d"}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	return out
 }
 
 // The agent observes a role by a manifest that has its name only. Such a stub of
@@ -271,6 +217,12 @@ func TestErrors(t *testing.T) {
 		change(&b)
 		return &[]v1alpha1.RoleBinding{b}
 	}
+	hubRole := v1alpha1.HubRoleRef{Kind: kindClusterRole, Name: "reader"}
+	withRef := func(change func(*v1alpha1.HubRoleRef)) v1alpha1.ClusterPermissionSpec {
+		ref := hubRole
+		change(&ref)
+		return v1alpha1.ClusterPermissionSpec{RoleRefs: &[]v1alpha1.HubRoleRef{ref}}
+	}
 	tests := map[string]struct {
 		spec  v1alpha1.ClusterPermissionSpec
 		limit int64
@@ -311,6 +263,60 @@ func TestErrors(t *testing.T) {
 			spec: v1alpha1.ClusterPermissionSpec{RoleBindings: &[]v1alpha1.RoleBinding{binding, binding}},
 			want: "spec.roleBindings[1].name: Duplicate",
 		},
+		"duplicate ClusterRoleBinding": {
+			spec: v1alpha1.ClusterPermissionSpec{
+				ClusterRoleBinding:  &v1alpha1.ClusterRoleBinding{Subject: alice},
+				ClusterRoleBindings: &[]v1alpha1.ClusterRoleBinding{{Name: "p", Subject: alice}},
+			},
+			want: "spec.clusterRoleBindings[0].name: Duplicate",
+		},
+		"duplicate Role": {
+			spec: v1alpha1.ClusterPermissionSpec{Roles: &[]v1alpha1.Role{{Namespace: "default"}, {Namespace: "default"}}},
+			want: "spec.roles[1].namespace: Duplicate",
+		},
+		"role of the hub twice": {
+			spec: v1alpha1.ClusterPermissionSpec{RoleRefs: &[]v1alpha1.HubRoleRef{hubRole, hubRole}},
+			want: "spec.roleRefs[1].name: Duplicate",
+		},
+		"role of the hub and own Role": {
+			spec: v1alpha1.ClusterPermissionSpec{
+				Roles:    &[]v1alpha1.Role{{Namespace: "default"}},
+				RoleRefs: &[]v1alpha1.HubRoleRef{{Kind: kindRole, Namespace: "default", Name: "p"}},
+			},
+			want: "spec.roleRefs[0].name: Duplicate",
+		},
+		"role of the hub and own ClusterRole": {
+			spec: v1alpha1.ClusterPermissionSpec{
+				ClusterRole: &v1alpha1.ClusterRole{},
+				RoleRefs:    &[]v1alpha1.HubRoleRef{{Kind: kindClusterRole, Name: "p"}},
+			},
+			want: "spec.roleRefs[0].name: Duplicate",
+		},
+		"kind of a role of the hub": {
+			spec: withRef(func(ref *v1alpha1.HubRoleRef) { ref.Kind = "Group" }),
+			want: "spec.roleRefs[0].kind: Unsupported value",
+		},
+		"group of a role of the hub": {
+			spec: withRef(func(ref *v1alpha1.HubRoleRef) { ref.APIGroup = "apps" }),
+			want: "spec.roleRefs[0].apiGroup: Unsupported value",
+		},
+		"role of the hub without name": {
+			spec: withRef(func(ref *v1alpha1.HubRoleRef) { ref.Name = "" }),
+			want: "spec.roleRefs[0].name: Required",
+		},
+		"Role of the hub without namespace": {
+			spec: withRef(func(ref *v1alpha1.HubRoleRef) { ref.Kind = kindRole }),
+			want: "spec.roleRefs[0].namespace: Required",
+		},
+		"ClusterRole of the hub in a namespace": {
+			spec: withRef(func(ref *v1alpha1.HubRoleRef) { ref.Namespace = "default" }),
+			want: "spec.roleRefs[0].namespace: Forbidden",
+		},
+		"selector": {
+			spec: v1alpha1.ClusterPermissionSpec{Roles: &[]v1alpha1.Role{{NamespaceSelector: &metav1.LabelSelector{
+				MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: "Like"}}}}}},
+			want: "spec.roles[0].namespaceSelector: Invalid",
+		},
 		"too large": {
 			spec:  v1alpha1.ClusterPermissionSpec{RoleBindings: &[]v1alpha1.RoleBinding{binding}},
 			limit: 100,
@@ -320,12 +326,17 @@ func TestErrors(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			cp := &v1alpha1.ClusterPermission{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "cluster1", UID: testUID}, Spec: test.spec}
-			result, errs := Render(cp, Inputs{SizeLimitBytes: test.limit})
-			if result != nil {
-				t.Errorf("got a result: %v", result)
-			}
-			if len(errs) != 1 || !strings.Contains(errs[0].Error(), test.want) {
-				t.Errorf("got %v, want %q", errs, test.want)
+			full := loadInputs(t)
+			full.SizeLimitBytes = test.limit
+			// What there is on the hub and on the cluster does not make a spec renderable.
+			for _, in := range []Inputs{{SizeLimitBytes: test.limit}, full} {
+				result, errs := Render(cp, in)
+				if result != nil {
+					t.Errorf("got a result: %v", result)
+				}
+				if len(errs) != 1 || !strings.Contains(errs[0].Error(), test.want) {
+					t.Errorf("got %v, want %q", errs, test.want)
+				}
 			}
 		})
 	}

@@ -19,11 +19,22 @@ const (
 	// ConditionFullyDelivered is False while a part of the spec is not delivered
 	// to the managed cluster; its message names each such part.
 	ConditionFullyDelivered = "FullyDelivered"
+	// ConditionNamespacesSelected tells how many namespaces of the managed cluster
+	// the namespaceSelectors of the spec match: False if one of them matches none,
+	// Unknown while the namespaces are not known. Only where there are selectors.
+	ConditionNamespacesSelected = "NamespacesSelected"
+	// ConditionRoleRefsPresent is False while a role of the hub that the spec refers
+	// to does not exist. Only where there are such references.
+	ConditionRoleRefsPresent = "RoleRefsPresent"
+	// ConditionApproved is False while the present spec waits for someone to approve
+	// what its author may not grant. Only where approval was needed.
+	ConditionApproved = "Approved"
 	// ConditionResourceApplied is the condition type of each entry of status.resourceStatus.
 	ConditionResourceApplied = "Applied"
 )
 
 // +genclient
+// +genclient:method=UpdateApproval,verb=update,subresource=approval,input=open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1.ClusterPermission,result=open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1.ClusterPermission
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
 // ClusterPermission grants permissions on one managed cluster. It lives in the
@@ -201,7 +212,8 @@ type HubRoleRef struct {
 type ClusterPermissionStatus struct {
 	// The state of the delivery. Known types are RBACManifestWorkCreated,
 	// AppliedRBACManifestWork, Validation, SubjectPresent, FullyDelivered,
-	// ValidateRolesExist and ValidateClusterRolesExist.
+	// NamespacesSelected, RoleRefsPresent, Approved, ValidateRolesExist and
+	// ValidateClusterRolesExist.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -212,6 +224,62 @@ type ClusterPermissionStatus struct {
 	// The state of each delivered object on the managed cluster.
 	// +optional
 	ResourceStatus *ResourceStatus `json:"resourceStatus,omitempty"`
+
+	// What waits for approval and what was approved. Nobody but the server writes
+	// it: when the spec changes, and by the subresource approval.
+	// +optional
+	Approval *Approval `json:"approval,omitempty"`
+}
+
+// Approval says what of a ClusterPermission waits for someone who may grant it,
+// and what was approved. A server that checks with
+// --clusterpermission-escalation-check=Approve makes specs wait whose author may
+// not grant what they grant.
+type Approval struct {
+	// The generation that waits. It is not delivered.
+	// +optional
+	Pending *PendingGeneration `json:"pending,omitempty"`
+
+	// The last generation that was approved.
+	// +optional
+	Approved *ApprovedGeneration `json:"approved,omitempty"`
+
+	// What is delivered while a generation waits; absent if nothing is.
+	// +optional
+	Delivered *DeliveredGeneration `json:"delivered,omitempty"`
+}
+
+// PendingGeneration is a generation of the spec that waits for approval.
+type PendingGeneration struct {
+	// The generation that waits.
+	Generation int64 `json:"generation"`
+
+	// Name of the user who wrote it.
+	RequestedBy string `json:"requestedBy"`
+
+	// When it was written.
+	RequestedAt metav1.Time `json:"requestedAt"`
+}
+
+// ApprovedGeneration is a generation of the spec that someone has approved.
+type ApprovedGeneration struct {
+	// The generation that was approved.
+	Generation int64 `json:"generation"`
+
+	// Name of the user who approved it.
+	ApprovedBy string `json:"approvedBy"`
+
+	// When it was approved.
+	ApprovedAt metav1.Time `json:"approvedAt"`
+}
+
+// DeliveredGeneration is a former generation of the spec that stays delivered.
+type DeliveredGeneration struct {
+	// The generation that is delivered.
+	Generation int64 `json:"generation"`
+
+	// The spec of that generation.
+	Spec ClusterPermissionSpec `json:"spec"`
 }
 
 // ResourceStatus holds the state of each delivered object, by kind.

@@ -22,6 +22,56 @@ func init() {
 // RegisterConversions adds conversion functions to the given scheme.
 // Public to allow building arbitrary schemes.
 func RegisterConversions(s *runtime.Scheme) error {
+	if err := s.AddGeneratedConversionFunc((*Approval)(nil), (*rbac.Approval)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_Approval_To_rbac_Approval(a.(*Approval), b.(*rbac.Approval), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*rbac.Approval)(nil), (*Approval)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_rbac_Approval_To_v1alpha1_Approval(a.(*rbac.Approval), b.(*Approval), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ApprovedGeneration)(nil), (*rbac.ApprovedGeneration)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_ApprovedGeneration_To_rbac_ApprovedGeneration(a.(*ApprovedGeneration), b.(*rbac.ApprovedGeneration), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*rbac.ApprovedGeneration)(nil), (*ApprovedGeneration)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_rbac_ApprovedGeneration_To_v1alpha1_ApprovedGeneration(a.(*rbac.ApprovedGeneration), b.(*ApprovedGeneration), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ClusterNamespace)(nil), (*rbac.ClusterNamespace)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_ClusterNamespace_To_rbac_ClusterNamespace(a.(*ClusterNamespace), b.(*rbac.ClusterNamespace), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*rbac.ClusterNamespace)(nil), (*ClusterNamespace)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_rbac_ClusterNamespace_To_v1alpha1_ClusterNamespace(a.(*rbac.ClusterNamespace), b.(*ClusterNamespace), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ClusterNamespaceList)(nil), (*rbac.ClusterNamespaceList)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_ClusterNamespaceList_To_rbac_ClusterNamespaceList(a.(*ClusterNamespaceList), b.(*rbac.ClusterNamespaceList), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*rbac.ClusterNamespaceList)(nil), (*ClusterNamespaceList)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_rbac_ClusterNamespaceList_To_v1alpha1_ClusterNamespaceList(a.(*rbac.ClusterNamespaceList), b.(*ClusterNamespaceList), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*ClusterNamespaceSpec)(nil), (*rbac.ClusterNamespaceSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_ClusterNamespaceSpec_To_rbac_ClusterNamespaceSpec(a.(*ClusterNamespaceSpec), b.(*rbac.ClusterNamespaceSpec), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*rbac.ClusterNamespaceSpec)(nil), (*ClusterNamespaceSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_rbac_ClusterNamespaceSpec_To_v1alpha1_ClusterNamespaceSpec(a.(*rbac.ClusterNamespaceSpec), b.(*ClusterNamespaceSpec), scope)
+	}); err != nil {
+		return err
+	}
 	if err := s.AddGeneratedConversionFunc((*ClusterPermission)(nil), (*rbac.ClusterPermission)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_v1alpha1_ClusterPermission_To_rbac_ClusterPermission(a.(*ClusterPermission), b.(*rbac.ClusterPermission), scope)
 	}); err != nil {
@@ -92,6 +142,16 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}); err != nil {
 		return err
 	}
+	if err := s.AddGeneratedConversionFunc((*DeliveredGeneration)(nil), (*rbac.DeliveredGeneration)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_DeliveredGeneration_To_rbac_DeliveredGeneration(a.(*DeliveredGeneration), b.(*rbac.DeliveredGeneration), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*rbac.DeliveredGeneration)(nil), (*DeliveredGeneration)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_rbac_DeliveredGeneration_To_v1alpha1_DeliveredGeneration(a.(*rbac.DeliveredGeneration), b.(*DeliveredGeneration), scope)
+	}); err != nil {
+		return err
+	}
 	if err := s.AddGeneratedConversionFunc((*HubRoleRef)(nil), (*rbac.HubRoleRef)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_v1alpha1_HubRoleRef_To_rbac_HubRoleRef(a.(*HubRoleRef), b.(*rbac.HubRoleRef), scope)
 	}); err != nil {
@@ -109,6 +169,16 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}
 	if err := s.AddGeneratedConversionFunc((*rbac.NamespacedResourceStatus)(nil), (*NamespacedResourceStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_rbac_NamespacedResourceStatus_To_v1alpha1_NamespacedResourceStatus(a.(*rbac.NamespacedResourceStatus), b.(*NamespacedResourceStatus), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*PendingGeneration)(nil), (*rbac.PendingGeneration)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_PendingGeneration_To_rbac_PendingGeneration(a.(*PendingGeneration), b.(*rbac.PendingGeneration), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*rbac.PendingGeneration)(nil), (*PendingGeneration)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_rbac_PendingGeneration_To_v1alpha1_PendingGeneration(a.(*rbac.PendingGeneration), b.(*PendingGeneration), scope)
 	}); err != nil {
 		return err
 	}
@@ -153,6 +223,114 @@ func RegisterConversions(s *runtime.Scheme) error {
 		return err
 	}
 	return nil
+}
+
+func autoConvert_v1alpha1_Approval_To_rbac_Approval(in *Approval, out *rbac.Approval, s conversion.Scope) error {
+	*out = *(*rbac.Approval)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_Approval_To_rbac_Approval is an autogenerated conversion function.
+func Convert_v1alpha1_Approval_To_rbac_Approval(in *Approval, out *rbac.Approval, s conversion.Scope) error {
+	return autoConvert_v1alpha1_Approval_To_rbac_Approval(in, out, s)
+}
+
+func autoConvert_rbac_Approval_To_v1alpha1_Approval(in *rbac.Approval, out *Approval, s conversion.Scope) error {
+	*out = *(*Approval)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_rbac_Approval_To_v1alpha1_Approval is an autogenerated conversion function.
+func Convert_rbac_Approval_To_v1alpha1_Approval(in *rbac.Approval, out *Approval, s conversion.Scope) error {
+	return autoConvert_rbac_Approval_To_v1alpha1_Approval(in, out, s)
+}
+
+func autoConvert_v1alpha1_ApprovedGeneration_To_rbac_ApprovedGeneration(in *ApprovedGeneration, out *rbac.ApprovedGeneration, s conversion.Scope) error {
+	*out = *(*rbac.ApprovedGeneration)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_ApprovedGeneration_To_rbac_ApprovedGeneration is an autogenerated conversion function.
+func Convert_v1alpha1_ApprovedGeneration_To_rbac_ApprovedGeneration(in *ApprovedGeneration, out *rbac.ApprovedGeneration, s conversion.Scope) error {
+	return autoConvert_v1alpha1_ApprovedGeneration_To_rbac_ApprovedGeneration(in, out, s)
+}
+
+func autoConvert_rbac_ApprovedGeneration_To_v1alpha1_ApprovedGeneration(in *rbac.ApprovedGeneration, out *ApprovedGeneration, s conversion.Scope) error {
+	*out = *(*ApprovedGeneration)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_rbac_ApprovedGeneration_To_v1alpha1_ApprovedGeneration is an autogenerated conversion function.
+func Convert_rbac_ApprovedGeneration_To_v1alpha1_ApprovedGeneration(in *rbac.ApprovedGeneration, out *ApprovedGeneration, s conversion.Scope) error {
+	return autoConvert_rbac_ApprovedGeneration_To_v1alpha1_ApprovedGeneration(in, out, s)
+}
+
+func autoConvert_v1alpha1_ClusterNamespace_To_rbac_ClusterNamespace(in *ClusterNamespace, out *rbac.ClusterNamespace, s conversion.Scope) error {
+	out.ObjectMeta = in.ObjectMeta
+	if err := Convert_v1alpha1_ClusterNamespaceSpec_To_rbac_ClusterNamespaceSpec(&in.Spec, &out.Spec, s); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Convert_v1alpha1_ClusterNamespace_To_rbac_ClusterNamespace is an autogenerated conversion function.
+func Convert_v1alpha1_ClusterNamespace_To_rbac_ClusterNamespace(in *ClusterNamespace, out *rbac.ClusterNamespace, s conversion.Scope) error {
+	return autoConvert_v1alpha1_ClusterNamespace_To_rbac_ClusterNamespace(in, out, s)
+}
+
+func autoConvert_rbac_ClusterNamespace_To_v1alpha1_ClusterNamespace(in *rbac.ClusterNamespace, out *ClusterNamespace, s conversion.Scope) error {
+	out.ObjectMeta = in.ObjectMeta
+	if err := Convert_rbac_ClusterNamespaceSpec_To_v1alpha1_ClusterNamespaceSpec(&in.Spec, &out.Spec, s); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Convert_rbac_ClusterNamespace_To_v1alpha1_ClusterNamespace is an autogenerated conversion function.
+func Convert_rbac_ClusterNamespace_To_v1alpha1_ClusterNamespace(in *rbac.ClusterNamespace, out *ClusterNamespace, s conversion.Scope) error {
+	return autoConvert_rbac_ClusterNamespace_To_v1alpha1_ClusterNamespace(in, out, s)
+}
+
+func autoConvert_v1alpha1_ClusterNamespaceList_To_rbac_ClusterNamespaceList(in *ClusterNamespaceList, out *rbac.ClusterNamespaceList, s conversion.Scope) error {
+	out.ListMeta = in.ListMeta
+	out.Items = *(*[]rbac.ClusterNamespace)(unsafe.Pointer(&in.Items))
+	return nil
+}
+
+// Convert_v1alpha1_ClusterNamespaceList_To_rbac_ClusterNamespaceList is an autogenerated conversion function.
+func Convert_v1alpha1_ClusterNamespaceList_To_rbac_ClusterNamespaceList(in *ClusterNamespaceList, out *rbac.ClusterNamespaceList, s conversion.Scope) error {
+	return autoConvert_v1alpha1_ClusterNamespaceList_To_rbac_ClusterNamespaceList(in, out, s)
+}
+
+func autoConvert_rbac_ClusterNamespaceList_To_v1alpha1_ClusterNamespaceList(in *rbac.ClusterNamespaceList, out *ClusterNamespaceList, s conversion.Scope) error {
+	out.ListMeta = in.ListMeta
+	out.Items = *(*[]ClusterNamespace)(unsafe.Pointer(&in.Items))
+	return nil
+}
+
+// Convert_rbac_ClusterNamespaceList_To_v1alpha1_ClusterNamespaceList is an autogenerated conversion function.
+func Convert_rbac_ClusterNamespaceList_To_v1alpha1_ClusterNamespaceList(in *rbac.ClusterNamespaceList, out *ClusterNamespaceList, s conversion.Scope) error {
+	return autoConvert_rbac_ClusterNamespaceList_To_v1alpha1_ClusterNamespaceList(in, out, s)
+}
+
+func autoConvert_v1alpha1_ClusterNamespaceSpec_To_rbac_ClusterNamespaceSpec(in *ClusterNamespaceSpec, out *rbac.ClusterNamespaceSpec, s conversion.Scope) error {
+	*out = *(*rbac.ClusterNamespaceSpec)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_ClusterNamespaceSpec_To_rbac_ClusterNamespaceSpec is an autogenerated conversion function.
+func Convert_v1alpha1_ClusterNamespaceSpec_To_rbac_ClusterNamespaceSpec(in *ClusterNamespaceSpec, out *rbac.ClusterNamespaceSpec, s conversion.Scope) error {
+	return autoConvert_v1alpha1_ClusterNamespaceSpec_To_rbac_ClusterNamespaceSpec(in, out, s)
+}
+
+func autoConvert_rbac_ClusterNamespaceSpec_To_v1alpha1_ClusterNamespaceSpec(in *rbac.ClusterNamespaceSpec, out *ClusterNamespaceSpec, s conversion.Scope) error {
+	*out = *(*ClusterNamespaceSpec)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_rbac_ClusterNamespaceSpec_To_v1alpha1_ClusterNamespaceSpec is an autogenerated conversion function.
+func Convert_rbac_ClusterNamespaceSpec_To_v1alpha1_ClusterNamespaceSpec(in *rbac.ClusterNamespaceSpec, out *ClusterNamespaceSpec, s conversion.Scope) error {
+	return autoConvert_rbac_ClusterNamespaceSpec_To_v1alpha1_ClusterNamespaceSpec(in, out, s)
 }
 
 func autoConvert_v1alpha1_ClusterPermission_To_rbac_ClusterPermission(in *ClusterPermission, out *rbac.ClusterPermission, s conversion.Scope) error {
@@ -309,6 +487,26 @@ func Convert_rbac_ClusterScopedResourceStatus_To_v1alpha1_ClusterScopedResourceS
 	return autoConvert_rbac_ClusterScopedResourceStatus_To_v1alpha1_ClusterScopedResourceStatus(in, out, s)
 }
 
+func autoConvert_v1alpha1_DeliveredGeneration_To_rbac_DeliveredGeneration(in *DeliveredGeneration, out *rbac.DeliveredGeneration, s conversion.Scope) error {
+	*out = *(*rbac.DeliveredGeneration)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_DeliveredGeneration_To_rbac_DeliveredGeneration is an autogenerated conversion function.
+func Convert_v1alpha1_DeliveredGeneration_To_rbac_DeliveredGeneration(in *DeliveredGeneration, out *rbac.DeliveredGeneration, s conversion.Scope) error {
+	return autoConvert_v1alpha1_DeliveredGeneration_To_rbac_DeliveredGeneration(in, out, s)
+}
+
+func autoConvert_rbac_DeliveredGeneration_To_v1alpha1_DeliveredGeneration(in *rbac.DeliveredGeneration, out *DeliveredGeneration, s conversion.Scope) error {
+	*out = *(*DeliveredGeneration)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_rbac_DeliveredGeneration_To_v1alpha1_DeliveredGeneration is an autogenerated conversion function.
+func Convert_rbac_DeliveredGeneration_To_v1alpha1_DeliveredGeneration(in *rbac.DeliveredGeneration, out *DeliveredGeneration, s conversion.Scope) error {
+	return autoConvert_rbac_DeliveredGeneration_To_v1alpha1_DeliveredGeneration(in, out, s)
+}
+
 func autoConvert_v1alpha1_HubRoleRef_To_rbac_HubRoleRef(in *HubRoleRef, out *rbac.HubRoleRef, s conversion.Scope) error {
 	*out = *(*rbac.HubRoleRef)(unsafe.Pointer(in))
 	return nil
@@ -347,6 +545,26 @@ func autoConvert_rbac_NamespacedResourceStatus_To_v1alpha1_NamespacedResourceSta
 // Convert_rbac_NamespacedResourceStatus_To_v1alpha1_NamespacedResourceStatus is an autogenerated conversion function.
 func Convert_rbac_NamespacedResourceStatus_To_v1alpha1_NamespacedResourceStatus(in *rbac.NamespacedResourceStatus, out *NamespacedResourceStatus, s conversion.Scope) error {
 	return autoConvert_rbac_NamespacedResourceStatus_To_v1alpha1_NamespacedResourceStatus(in, out, s)
+}
+
+func autoConvert_v1alpha1_PendingGeneration_To_rbac_PendingGeneration(in *PendingGeneration, out *rbac.PendingGeneration, s conversion.Scope) error {
+	*out = *(*rbac.PendingGeneration)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_PendingGeneration_To_rbac_PendingGeneration is an autogenerated conversion function.
+func Convert_v1alpha1_PendingGeneration_To_rbac_PendingGeneration(in *PendingGeneration, out *rbac.PendingGeneration, s conversion.Scope) error {
+	return autoConvert_v1alpha1_PendingGeneration_To_rbac_PendingGeneration(in, out, s)
+}
+
+func autoConvert_rbac_PendingGeneration_To_v1alpha1_PendingGeneration(in *rbac.PendingGeneration, out *PendingGeneration, s conversion.Scope) error {
+	*out = *(*PendingGeneration)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_rbac_PendingGeneration_To_v1alpha1_PendingGeneration is an autogenerated conversion function.
+func Convert_rbac_PendingGeneration_To_v1alpha1_PendingGeneration(in *rbac.PendingGeneration, out *PendingGeneration, s conversion.Scope) error {
+	return autoConvert_rbac_PendingGeneration_To_v1alpha1_PendingGeneration(in, out, s)
 }
 
 func autoConvert_v1alpha1_ResourceStatus_To_rbac_ResourceStatus(in *ResourceStatus, out *rbac.ResourceStatus, s conversion.Scope) error {

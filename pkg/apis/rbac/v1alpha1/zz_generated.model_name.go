@@ -8,6 +8,31 @@
 package v1alpha1
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Approval) OpenAPIModelName() string {
+	return "io.open-cluster-management.rbac.v1alpha1.Approval"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ApprovedGeneration) OpenAPIModelName() string {
+	return "io.open-cluster-management.rbac.v1alpha1.ApprovedGeneration"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ClusterNamespace) OpenAPIModelName() string {
+	return "io.open-cluster-management.rbac.v1alpha1.ClusterNamespace"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ClusterNamespaceList) OpenAPIModelName() string {
+	return "io.open-cluster-management.rbac.v1alpha1.ClusterNamespaceList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ClusterNamespaceSpec) OpenAPIModelName() string {
+	return "io.open-cluster-management.rbac.v1alpha1.ClusterNamespaceSpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in ClusterPermission) OpenAPIModelName() string {
 	return "io.open-cluster-management.rbac.v1alpha1.ClusterPermission"
 }
@@ -43,6 +68,11 @@ func (in ClusterScopedResourceStatus) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in DeliveredGeneration) OpenAPIModelName() string {
+	return "io.open-cluster-management.rbac.v1alpha1.DeliveredGeneration"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in HubRoleRef) OpenAPIModelName() string {
 	return "io.open-cluster-management.rbac.v1alpha1.HubRoleRef"
 }
@@ -50,6 +80,11 @@ func (in HubRoleRef) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in NamespacedResourceStatus) OpenAPIModelName() string {
 	return "io.open-cluster-management.rbac.v1alpha1.NamespacedResourceStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PendingGeneration) OpenAPIModelName() string {
+	return "io.open-cluster-management.rbac.v1alpha1.PendingGeneration"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.

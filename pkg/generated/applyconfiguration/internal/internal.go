@@ -65,6 +65,16 @@ var schemaYAML = typed.YAMLObject(`types:
     elementType:
       namedType: __untyped_deduced_
     elementRelationship: separable
+- name: io.open-cluster-management.hub-apiserver.pkg.apis.rbac.v1alpha1.ClusterNamespace
+  scalar: untyped
+  list:
+    elementType:
+      namedType: __untyped_atomic_
+    elementRelationship: atomic
+  map:
+    elementType:
+      namedType: __untyped_deduced_
+    elementRelationship: separable
 - name: io.open-cluster-management.hub-apiserver.pkg.apis.rbac.v1alpha1.ClusterPermission
   scalar: untyped
   list:

@@ -3,6 +3,7 @@
 package clusterpermission
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -11,17 +12,29 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/validation"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/escalation"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
 )
 
-// Definition is the row of ClusterPermissions, which delivery carries to the managed clusters.
-func Definition(delivery Delivery) definition.Resource {
+// Definition is the row of ClusterPermissions, which delivery carries to the
+// managed clusters. What becomes of those whose author may not grant what they
+// grant is up to check; authz tells who may.
+func Definition(delivery Delivery, authz authorizer.Authorizer, check EscalationCheck) definition.Resource {
+	d := delivering{delivery}
+	g := &grants{check: check, authorizer: authz, checker: &escalation.Checker{
+		Authorizer: authz,
+		Delivered: func(ctx context.Context, namespace string) ([]workv1.Manifest, error) {
+			return delivery.Delivered(ctx, namespace)
+		},
+	}}
 	return definition.Resource{
 		Name: "clusterpermissions", Singular: "clusterpermission", Kind: "ClusterPermission",
 		ShortNames: []string{"cp"}, Categories: []string{"ocm"},
@@ -35,10 +48,16 @@ func Definition(delivery Delivery) definition.Resource {
 			ValidateUpdate:       validation.ValidateClusterPermissionUpdate,
 			ValidateStatusUpdate: validation.ValidateClusterPermissionStatusUpdate,
 			Warnings:             validation.WarningsForClusterPermission,
+			PrepareForCreate:     func(ctx context.Context, c *rbac.ClusterPermission) { g.prepare(ctx, c, nil) },
+			PrepareForUpdate:     g.prepare,
+			ServerStatus: &definition.ServerStatus[*rbac.ClusterPermission]{
+				Path: []string{"approval"}, Part: func(c *rbac.ClusterPermission) any { return &c.Status.Approval },
+			},
 		},
 		Columns: definition.Columns[*rbac.ClusterPermission]{
 			definition.ConditionColumn("Applied", "Whether everything delivered is applied on the managed cluster.",
 				rbacv1alpha1.ConditionAppliedRBACManifestWork, func(c *rbac.ClusterPermission) []metav1.Condition { return c.Status.Conditions }),
+			{Name: "Approval", Description: "Whether the spec waits for approval, or who has approved it.", Value: approval},
 			{Name: "Subjects", Description: "Who gets the permissions.", Value: subjects},
 			{Name: "Roles", Description: "Number of roles and cluster roles.", Wide: true, Value: func(c *rbac.ClusterPermission) any {
 				return strconv.Itoa(one(c.Spec.ClusterRole) + length(c.Spec.Roles) + length(c.Spec.RoleRefs))
@@ -50,8 +69,22 @@ func Definition(delivery Delivery) definition.Resource {
 				return render.WorkName(&rbacv1alpha1.ClusterPermission{ObjectMeta: c.ObjectMeta})
 			}},
 		},
-		Wrap: func(store *definition.REST) rest.Storage { return &REST{REST: store, delivery: delivery} },
+		Wrap: func(store *definition.REST) rest.Storage { return &REST{REST: store, delivery: d, grants: g} },
+		Subresources: map[string]func(*definition.REST) rest.Storage{
+			"approval": func(store *definition.REST) rest.Storage { return &approvalREST{store: store, grants: g, delivery: d} },
+			"rendered": func(store *definition.REST) rest.Storage { return &renderedREST{store: store, grants: g, delivery: d} },
+		},
 	}
+}
+
+func approval(c *rbac.ClusterPermission) any {
+	switch a := c.Status.Approval; {
+	case a != nil && a.Pending != nil:
+		return fmt.Sprintf("Pending (generation %d by %s)", a.Pending.Generation, a.Pending.RequestedBy)
+	case a != nil && a.Approved != nil && a.Approved.Generation == c.Generation:
+		return "By " + a.Approved.ApprovedBy
+	}
+	return "<none>"
 }
 
 // shownSubjects is how many subjects the table names before it counts the rest.

@@ -77,6 +77,12 @@ func ExtractClusterPermission(clusterPermission *rbacv1alpha1.ClusterPermission,
 	return ExtractClusterPermissionFrom(clusterPermission, fieldManager, "")
 }
 
+// ExtractClusterPermissionApproval extracts the applied configuration owned by fieldManager from
+// clusterPermission for the approval subresource.
+func ExtractClusterPermissionApproval(clusterPermission *rbacv1alpha1.ClusterPermission, fieldManager string) (*ClusterPermissionApplyConfiguration, error) {
+	return ExtractClusterPermissionFrom(clusterPermission, fieldManager, "approval")
+}
+
 // ExtractClusterPermissionStatus extracts the applied configuration owned by fieldManager from
 // clusterPermission for the status subresource.
 func ExtractClusterPermissionStatus(clusterPermission *rbacv1alpha1.ClusterPermission, fieldManager string) (*ClusterPermissionApplyConfiguration, error) {

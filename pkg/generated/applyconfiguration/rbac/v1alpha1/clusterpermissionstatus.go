@@ -15,10 +15,14 @@ import (
 type ClusterPermissionStatusApplyConfiguration struct {
 	// The state of the delivery. Known types are RBACManifestWorkCreated,
 	// AppliedRBACManifestWork, Validation, SubjectPresent, FullyDelivered,
-	// ValidateRolesExist and ValidateClusterRolesExist.
+	// NamespacesSelected, RoleRefsPresent, Approved, ValidateRolesExist and
+	// ValidateClusterRolesExist.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// The state of each delivered object on the managed cluster.
 	ResourceStatus *ResourceStatusApplyConfiguration `json:"resourceStatus,omitempty"`
+	// What waits for approval and what was approved. Nobody but the server writes
+	// it: when the spec changes, and by the subresource approval.
+	Approval *ApprovalApplyConfiguration `json:"approval,omitempty"`
 }
 
 // ClusterPermissionStatusApplyConfiguration constructs a declarative configuration of the ClusterPermissionStatus type for use with
@@ -45,5 +49,13 @@ func (b *ClusterPermissionStatusApplyConfiguration) WithConditions(values ...*v1
 // If called multiple times, the ResourceStatus field is set to the value of the last call.
 func (b *ClusterPermissionStatusApplyConfiguration) WithResourceStatus(value *ResourceStatusApplyConfiguration) *ClusterPermissionStatusApplyConfiguration {
 	b.ResourceStatus = value
+	return b
+}
+
+// WithApproval sets the Approval field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Approval field is set to the value of the last call.
+func (b *ClusterPermissionStatusApplyConfiguration) WithApproval(value *ApprovalApplyConfiguration) *ClusterPermissionStatusApplyConfiguration {
+	b.Approval = value
 	return b
 }

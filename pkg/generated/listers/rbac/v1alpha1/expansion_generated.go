@@ -4,6 +4,14 @@
 
 package v1alpha1
 
+// ClusterNamespaceListerExpansion allows custom methods to be added to
+// ClusterNamespaceLister.
+type ClusterNamespaceListerExpansion interface{}
+
+// ClusterNamespaceNamespaceListerExpansion allows custom methods to be added to
+// ClusterNamespaceNamespaceLister.
+type ClusterNamespaceNamespaceListerExpansion interface{}
+
 // ClusterPermissionListerExpansion allows custom methods to be added to
 // ClusterPermissionLister.
 type ClusterPermissionListerExpansion interface{}

@@ -10,6 +10,8 @@ import (
 
 // Interface provides access to all the informers in this group version.
 type Interface interface {
+	// ClusterNamespaces returns a ClusterNamespaceInformer.
+	ClusterNamespaces() TypedClusterNamespaceInformer
 	// ClusterPermissions returns a ClusterPermissionInformer.
 	ClusterPermissions() TypedClusterPermissionInformer
 }
@@ -23,6 +25,11 @@ type version struct {
 // New returns a new Interface.
 func New(f internalinterfaces.SharedInformerFactory, namespace string, tweakListOptions internalinterfaces.TweakListOptionsFunc) Interface {
 	return &version{factory: f, namespace: namespace, tweakListOptions: tweakListOptions}
+}
+
+// ClusterNamespaces returns a TypedClusterNamespaceInformer.
+func (v *version) ClusterNamespaces() TypedClusterNamespaceInformer {
+	return &clusterNamespaceInformer{factory: v.factory, namespace: v.namespace, tweakListOptions: v.tweakListOptions}
 }
 
 // ClusterPermissions returns a TypedClusterPermissionInformer.

@@ -37,6 +37,8 @@ type ClusterPermissionInterface interface {
 	Apply(ctx context.Context, clusterPermission *applyconfigurationrbacv1alpha1.ClusterPermissionApplyConfiguration, opts v1.ApplyOptions) (result *rbacv1alpha1.ClusterPermission, err error)
 	// Add a +genclient:noStatus comment above the type to avoid generating ApplyStatus().
 	ApplyStatus(ctx context.Context, clusterPermission *applyconfigurationrbacv1alpha1.ClusterPermissionApplyConfiguration, opts v1.ApplyOptions) (result *rbacv1alpha1.ClusterPermission, err error)
+	UpdateApproval(ctx context.Context, clusterPermissionName string, clusterPermission *rbacv1alpha1.ClusterPermission, opts v1.UpdateOptions) (*rbacv1alpha1.ClusterPermission, error)
+
 	ClusterPermissionExpansion
 }
 
@@ -57,4 +59,19 @@ func newClusterPermissions(c *RbacV1alpha1Client, namespace string) *clusterPerm
 			func() *rbacv1alpha1.ClusterPermissionList { return &rbacv1alpha1.ClusterPermissionList{} },
 		),
 	}
+}
+
+// UpdateApproval takes the top resource name and the representation of a clusterPermission and updates it. Returns the server's representation of the clusterPermission, and an error, if there is any.
+func (c *clusterPermissions) UpdateApproval(ctx context.Context, clusterPermissionName string, clusterPermission *rbacv1alpha1.ClusterPermission, opts v1.UpdateOptions) (result *rbacv1alpha1.ClusterPermission, err error) {
+	result = &rbacv1alpha1.ClusterPermission{}
+	err = c.GetClient().Put().
+		Namespace(c.GetNamespace()).
+		Resource("clusterpermissions").
+		Name(clusterPermissionName).
+		SubResource("approval").
+		VersionedParams(&opts, scheme.ParameterCodec).
+		Body(clusterPermission).
+		Do(ctx).
+		Into(result)
+	return
 }

@@ -4,4 +4,6 @@
 
 package v1alpha1
 
+type ClusterNamespaceExpansion interface{}
+
 type ClusterPermissionExpansion interface{}

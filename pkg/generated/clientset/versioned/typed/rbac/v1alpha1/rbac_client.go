@@ -14,12 +14,17 @@ import (
 
 type RbacV1alpha1Interface interface {
 	RESTClient() rest.Interface
+	ClusterNamespacesGetter
 	ClusterPermissionsGetter
 }
 
 // RbacV1alpha1Client is used to interact with features provided by the rbac.open-cluster-management.io group.
 type RbacV1alpha1Client struct {
 	restClient rest.Interface
+}
+
+func (c *RbacV1alpha1Client) ClusterNamespaces(namespace string) ClusterNamespaceInterface {
+	return newClusterNamespaces(c, namespace)
 }
 
 func (c *RbacV1alpha1Client) ClusterPermissions(namespace string) ClusterPermissionInterface {

@@ -5,7 +5,11 @@
 package fake
 
 import (
+	context "context"
+
+	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gentype "k8s.io/client-go/gentype"
+	testing "k8s.io/client-go/testing"
 	v1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/applyconfiguration/rbac/v1alpha1"
 	typedrbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/rbac/v1alpha1"
@@ -36,4 +40,16 @@ func newFakeClusterPermissions(fake *FakeRbacV1alpha1, namespace string) typedrb
 		),
 		fake,
 	}
+}
+
+// UpdateApproval takes the representation of a clusterPermission and updates it. Returns the server's representation of the clusterPermission, and an error, if there is any.
+func (c *fakeClusterPermissions) UpdateApproval(ctx context.Context, clusterPermissionName string, clusterPermission *v1alpha1.ClusterPermission, opts v1.UpdateOptions) (result *v1alpha1.ClusterPermission, err error) {
+	emptyResult := &v1alpha1.ClusterPermission{}
+	obj, err := c.Fake.
+		Invokes(testing.NewUpdateSubresourceActionWithOptions(c.Resource(), "approval", c.Namespace(), clusterPermission, opts), &v1alpha1.ClusterPermission{})
+
+	if obj == nil {
+		return emptyResult, err
+	}
+	return obj.(*v1alpha1.ClusterPermission), err
 }

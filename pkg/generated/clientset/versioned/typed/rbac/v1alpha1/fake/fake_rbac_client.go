@@ -14,6 +14,10 @@ type FakeRbacV1alpha1 struct {
 	*testing.Fake
 }
 
+func (c *FakeRbacV1alpha1) ClusterNamespaces(namespace string) v1alpha1.ClusterNamespaceInterface {
+	return newFakeClusterNamespaces(c, namespace)
+}
+
 func (c *FakeRbacV1alpha1) ClusterPermissions(namespace string) v1alpha1.ClusterPermissionInterface {
 	return newFakeClusterPermissions(c, namespace)
 }

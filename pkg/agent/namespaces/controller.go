@@ -1,0 +1,175 @@
+package namespaces
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/metadata/metadatalister"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/hub-apiserver/pkg/agent/feed"
+	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	rbacclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/rbac/v1alpha1"
+	rbacinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/rbac/v1alpha1"
+	rbaclisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/rbac/v1alpha1"
+)
+
+const (
+	// workers is how many namespaces are handled at the same time. Thousands of
+	// them, at a first start, leave requests to the works and the accounts.
+	workers = 4
+	// minBackoff and maxBackoff bound how long a failed namespace waits for its next try.
+	minBackoff = 200 * time.Millisecond
+	maxBackoff = 2 * time.Minute
+	// passTimeout bounds one pass.
+	passTimeout = 30 * time.Second
+)
+
+// Config is what a Controller needs. All fields are required.
+type Config struct {
+	// ClusterName is the name of the managed cluster, and so the hub namespace
+	// of its reports.
+	ClusterName string
+	// Hub keeps ClusterNamespaces.
+	Hub versioned.Interface
+	// Managed watches namespaces.
+	Managed metadata.Interface
+}
+
+// Controller reports the namespaces of one managed cluster.
+type Controller struct {
+	clusterName string
+	hub         rbacclient.ClusterNamespaceInterface
+	hubReports  feed.Optional
+
+	reportInformer, namespaceInformer cache.SharedIndexInformer
+	reportsSynced, namespacesSynced   cache.InformerSynced
+	reports                           rbaclisters.ClusterNamespaceNamespaceLister
+	namespaces                        metadatalister.Lister
+
+	queue   workqueue.TypedRateLimitingInterface[string]
+	backoff workqueue.TypedRateLimiter[string]
+	// complaints holds the error that was logged last of each failing namespace.
+	complaints sync.Map
+}
+
+// New returns a controller. It makes no request.
+func New(config Config) (*Controller, error) {
+	resource := corev1.SchemeGroupVersion.WithResource("namespaces")
+	c := &Controller{
+		clusterName: config.ClusterName,
+		hub:         config.Hub.RbacV1alpha1().ClusterNamespaces(config.ClusterName),
+		hubReports:  feed.Optional{Resource: "ClusterNamespaces"},
+		reportInformer: rbacinformers.NewClusterNamespaceInformer(config.Hub, config.ClusterName, 0,
+			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}),
+		namespaceInformer: metadatainformer.NewFilteredMetadataInformer(config.Managed, resource,
+			metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer(),
+		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](minBackoff, maxBackoff),
+	}
+	c.queue = workqueue.NewTypedRateLimitingQueueWithConfig(c.backoff, workqueue.TypedRateLimitingQueueConfig[string]{Name: "clusternamespace"})
+	c.reports = rbaclisters.NewClusterNamespaceLister(c.reportInformer.GetIndexer()).ClusterNamespaces(config.ClusterName)
+	c.namespaces = metadatalister.New(c.namespaceInformer.GetIndexer(), resource)
+	err := errors.Join(
+		c.reportInformer.SetTransform(feed.DropManagedFields),
+		c.namespaceInformer.SetTransform(dropUnreported),
+		c.reportInformer.SetWatchErrorHandlerWithContext(c.hubReports.NotWatched),
+	)
+	if err != nil {
+		return nil, err
+	}
+	if c.reportsSynced, err = feed.OnChange(c.reportInformer, c.enqueue); err != nil {
+		return nil, err
+	}
+	c.namespacesSynced, err = feed.OnChange(c.namespaceInformer, c.enqueue)
+	return c, err
+}
+
+// dropUnreported keeps out of memory what of a namespace can be large and is not
+// reported.
+func dropUnreported(obj any) (any, error) {
+	if object, err := meta.Accessor(obj); err == nil {
+		object.SetManagedFields(nil)
+		object.SetAnnotations(nil)
+	}
+	return obj, nil
+}
+
+func (c *Controller) enqueue(object metav1.Object) { c.queue.Add(object.GetName()) }
+
+// Synced reports whether the controller knows all namespaces and all reports.
+func (c *Controller) Synced() bool { return c.reportsSynced() && c.namespacesSynced() }
+
+// Unserved reports whether the hub has no ClusterNamespaces for this agent: it
+// does not serve them, or does not allow the agent to see them.
+func (c *Controller) Unserved() bool { return !c.reportsSynced() && c.hubReports.Absent() }
+
+// Run works until ctx ends, and returns when all it started has ended.
+func (c *Controller) Run(ctx context.Context) error {
+	var running sync.WaitGroup
+	defer func() {
+		c.queue.ShutDown()
+		running.Wait()
+	}()
+	running.Go(func() { c.reportInformer.RunWithContext(ctx) })
+	if !cache.WaitForCacheSync(ctx.Done(), c.reportsSynced) {
+		return nil
+	}
+	running.Go(func() { c.namespaceInformer.RunWithContext(ctx) })
+	if !cache.WaitForCacheSync(ctx.Done(), c.namespacesSynced) {
+		return nil
+	}
+	klog.FromContext(ctx).Info("Reporting namespaces", "cluster", c.clusterName, "workers", workers)
+	for range workers {
+		running.Go(func() { feed.Work(ctx, c.queue, c.pass) })
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// pass makes one pass over a namespace, and sees to it that a failed one is tried again.
+func (c *Controller) pass(ctx context.Context, name string) {
+	logger := klog.FromContext(ctx).WithValues("reportedNamespace", name)
+	passCtx, cancel := context.WithTimeout(klog.NewContext(ctx, logger), passTimeout)
+	defer cancel()
+	start := time.Now()
+	err := c.reconcile(passCtx, name)
+	if ctx.Err() != nil {
+		return
+	}
+	if err == nil {
+		passSeconds.WithLabelValues("success").Observe(time.Since(start).Seconds())
+		c.backoff.Forget(name)
+		c.complaints.Delete(name)
+		return
+	}
+	passSeconds.WithLabelValues("error").Observe(time.Since(start).Seconds())
+	// At most the backoff, at least two thirds of it.
+	delay := wait.Jitter(c.backoff.When(name)*2/3, 0.5)
+	c.queue.AddAfter(name, delay)
+	if isOutrun(err) {
+		logger.V(2).Info("The hub has another version than the agent has seen", "err", err, "retryAfter", delay)
+		return
+	}
+	if before, _ := c.complaints.Swap(name, err.Error()); before == err.Error() {
+		logger.V(2).Info("Namespace is still not reported", "err", err, "retryAfter", delay)
+		return
+	}
+	logger.Error(err, "Namespace is not reported", "retryAfter", delay)
+}
+
+// isOutrun reports whether a write came to nothing because the watch of the hub
+// has yet to show what is there.
+func isOutrun(err error) bool {
+	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
+}

@@ -1,0 +1,28 @@
+package namespaces
+
+import (
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+)
+
+const subsystem = "cluster_namespace"
+
+var (
+	passSeconds = metrics.NewHistogramVec(&metrics.HistogramOpts{
+		Subsystem:      subsystem,
+		Name:           "pass_duration_seconds",
+		Help:           "Time that one pass over a namespace took, by its result.",
+		Buckets:        metrics.ExponentialBuckets(0.0001, 4, 10),
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"result"})
+	writes = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem:      subsystem,
+		Name:           "writes_total",
+		Help:           "ClusterNamespaces that were written on the hub: create, update or delete.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"operation"})
+)
+
+func init() {
+	legacyregistry.MustRegister(passSeconds, writes)
+}

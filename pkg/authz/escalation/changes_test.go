@@ -1,0 +1,200 @@
+package escalation
+
+import (
+	"slices"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+)
+
+// before is what someone has been allowed to grant; alice holds none of it.
+const before = `
+clusterRole: {rules: [{apiGroups: [apps], resources: [deployments], verbs: [get, list]}, {apiGroups: [""], resources: [pods], resourceNames: [x], verbs: [get]}]}
+clusterRoleBinding: {name: one, subjects: [{kind: User, name: bob}, {kind: User, name: carol}]}
+clusterRoleBindings: [{name: two, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: there}, subject: {kind: User, name: bob}}]
+roles:
+- {namespace: a, rules: [{apiGroups: [""], resources: [secrets], verbs: [get]}]}
+- {namespaceSelector: {matchLabels: {env: dev}}, rules: [{apiGroups: [""], resources: [secrets], verbs: [get]}]}
+roleBindings:
+- {namespace: a, roleRef: {kind: Role}, subject: {kind: User, name: bob}}
+- {namespaceSelector: {matchLabels: {env: dev}}, roleRef: {kind: Role}, subject: {kind: User, name: bob}}
+roleRefs: [{kind: ClusterRole, name: ofhub}, {kind: Role, namespace: a, name: ofhub}]
+`
+
+func first[T any](items *[]T) *T { return &(*items)[0] }
+
+func second[T any](items *[]T) *T { return &(*items)[1] }
+
+func TestChanges(t *testing.T) {
+	type spec = rbacv1alpha1.ClusterPermissionSpec
+	mallory := rbacv1.Subject{Kind: rbacv1.UserKind, Name: "mallory"}
+	for name, test := range map[string]struct {
+		change func(*spec)
+		want   []string
+	}{
+		"nothing":           {change: func(*spec) {}},
+		"whether to verify": {change: func(s *spec) { s.Validate = new(bool) }},
+		"order": {change: func(s *spec) {
+			slices.Reverse(*s.Roles)
+			slices.Reverse(*s.RoleBindings)
+			slices.Reverse(*s.RoleRefs)
+			slices.Reverse(s.ClusterRoleBinding.Subjects)
+			slices.Reverse(s.ClusterRole.Rules)
+		}},
+		"another way to write it": {change: func(s *spec) {
+			s.ClusterRoleBinding.Subjects[0].APIGroup = rbacv1.GroupName
+			s.ClusterRoleBinding.RoleRef = &rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: cpName}
+			first(s.RoleRefs).APIGroup = rbacv1.GroupName
+			s.ClusterRole.Rules = []rbacv1.PolicyRule{
+				{APIGroups: []string{""}, Resources: []string{"pods"}, ResourceNames: []string{"x"}, Verbs: []string{"get"}},
+				{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: []string{"list"}},
+				{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: []string{"get"}},
+			}
+		}},
+		"binding rename": {change: func(s *spec) { s.ClusterRoleBinding.Name, first(s.RoleBindings).Name = "new", "new" }},
+		"one binding for two": {change: func(s *spec) {
+			*s.ClusterRoleBindings = append(*s.ClusterRoleBindings, rbacv1alpha1.ClusterRoleBinding{Name: "x", Subjects: s.ClusterRoleBinding.Subjects[:1]})
+		}},
+		"taking a subject away":  {change: func(s *spec) { s.ClusterRoleBinding.Subjects = s.ClusterRoleBinding.Subjects[:1] }},
+		"taking bindings away":   {change: func(s *spec) { s.ClusterRoleBinding, s.ClusterRoleBindings, s.RoleBindings = nil, nil, nil }},
+		"taking references away": {change: func(s *spec) { s.RoleRefs = nil }},
+		"taking a role and its bindings away": {change: func(s *spec) {
+			s.ClusterRole, s.ClusterRoleBinding = nil, nil
+			*s.Roles, *s.RoleBindings = (*s.Roles)[1:], (*s.RoleBindings)[1:]
+		}},
+		"taking rules away": {change: func(s *spec) {
+			s.ClusterRole.Rules[0].Verbs = s.ClusterRole.Rules[0].Verbs[:1]
+			first(s.Roles).Rules[0].ResourceNames = []string{"only"}
+		}},
+		// What has that name afterwards is not for this object to say.
+		"taking a role away from its binding": {
+			change: func(s *spec) { s.ClusterRole = nil }, want: []string{"bind spec.clusterRoleBinding"},
+		},
+		"rules growing by one atom": {
+			change: func(s *spec) { s.ClusterRole.Rules[0].Verbs = append(s.ClusterRole.Rules[0].Verbs, "watch") },
+			want:   []string{"escalate spec.clusterRole", "bind spec.clusterRoleBinding"},
+		},
+		"a selected Role growing": {
+			change: func(s *spec) {
+				second(s.Roles).Rules = append(second(s.Roles).Rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get"}})
+			},
+			// The selected Role may be in the namespace of the other as well.
+			want: []string{"escalate spec.roles[1]", "bind spec.roleBindings[0]", "bind spec.roleBindings[1]"},
+		},
+		"rules losing their resource names": {
+			change: func(s *spec) { s.ClusterRole.Rules[1].ResourceNames = nil },
+			want:   []string{"escalate spec.clusterRole", "bind spec.clusterRoleBinding"},
+		},
+		"rules moving to another role": {
+			change: func(s *spec) { s.ClusterRole.Rules = append(s.ClusterRole.Rules, first(s.Roles).Rules...) },
+			want:   []string{"escalate spec.clusterRole", "bind spec.clusterRoleBinding"},
+		},
+		"adding a subject": {
+			change: func(s *spec) { s.ClusterRoleBinding.Subjects = append(s.ClusterRoleBinding.Subjects, mallory) },
+			want:   []string{"bind spec.clusterRoleBinding"},
+		},
+		"a ServiceAccount of another namespace": {
+			change: func(s *spec) {
+				first(s.RoleBindings).Subject = &rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "b", Name: "bob"}
+			},
+			want: []string{"bind spec.roleBindings[0]"},
+		},
+		"a group of the user's name": {
+			change: func(s *spec) { first(s.RoleBindings).Subject.Kind = rbacv1.GroupKind }, want: []string{"bind spec.roleBindings[0]"},
+		},
+		"changing roleRef": {
+			change: func(s *spec) { first(s.ClusterRoleBindings).RoleRef.Name = "cluster-admin" }, want: []string{"bind spec.clusterRoleBindings[0]"},
+		},
+		"changing the kind of roleRef": {
+			change: func(s *spec) { first(s.RoleBindings).RoleRef.Kind = "ClusterRole" }, want: []string{"bind spec.roleBindings[0]"},
+		},
+		"another binding of a role that is bound": {
+			change: func(s *spec) {
+				*s.ClusterRoleBindings = append(*s.ClusterRoleBindings, rbacv1alpha1.ClusterRoleBinding{
+					Name: "x", RoleRef: &rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "there"}, Subject: &mallory,
+				})
+			},
+			want: []string{"bind spec.clusterRoleBindings[1]"},
+		},
+		"another namespace": {
+			change: func(s *spec) {
+				first(s.Roles).Namespace, first(s.RoleBindings).Namespace = "kube-system", "kube-system"
+			},
+			want: []string{"escalate spec.roles[0]", "bind spec.roleBindings[0]"},
+		},
+		"another selector": {
+			change: func(s *spec) {
+				second(s.Roles).NamespaceSelector.MatchLabels["env"], second(s.RoleBindings).NamespaceSelector.MatchLabels["env"] = "prod", "prod"
+			},
+			want: []string{"escalate spec.roles[1]", "bind spec.roleBindings[1]"},
+		},
+		"an empty selector": {
+			change: func(s *spec) { second(s.RoleBindings).NamespaceSelector.MatchLabels = nil }, want: []string{"bind spec.roleBindings[1]"},
+		},
+		"a reference to another role of the hub": {
+			change: func(s *spec) { first(s.RoleRefs).Name = "another" }, want: []string{"escalate spec.roleRefs[0]"},
+		},
+		"a reference from another namespace": {
+			change: func(s *spec) { second(s.RoleRefs).Namespace = "b" }, want: []string{"escalate spec.roleRefs[1]"},
+		},
+		"binding what is referred to": {
+			change: func(s *spec) { first(s.ClusterRoleBindings).RoleRef.Name = "ofhub" }, want: []string{"bind spec.clusterRoleBindings[0]"},
+		},
+		"referring to what is bound": {
+			change: func(s *spec) { first(s.RoleRefs).Name = "there" },
+			want:   []string{"bind spec.clusterRoleBindings[0]", "escalate spec.roleRefs[0]"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			old := yamlSpec(t, before)
+			changed := old.DeepCopy()
+			test.change(changed)
+			h := &hub{}
+			if got := missing(check(t, alice, h, nil, changed, old)); !slices.Equal(got, test.want) {
+				t.Errorf("missing %q, not %q", got, test.want)
+			}
+			if asked := len(h.asked) > 0; asked != (len(test.want) > 0) {
+				t.Errorf("asked for %q", h.verbs())
+			}
+			// What nobody has been allowed is refused however often it is written.
+			if got := missing(check(t, alice, h, nil, changed, nil)); len(got) == 0 && grantsAny(changed) {
+				t.Error("allowed without anything having been delivered")
+			}
+		})
+	}
+}
+
+// A pending spec is not delivered, so that neither writing it again nor what it
+// would bind to the caller helps.
+func TestSelfGrantThroughPendingChange(t *testing.T) {
+	pending := yamlSpec(t, before)
+	pending.ClusterRoleBinding.Subjects = append(pending.ClusterRoleBinding.Subjects, rbacv1.Subject{Kind: rbacv1.UserKind, Name: "alice"})
+	want := []string{"bind spec.clusterRoleBinding"}
+	for range 2 {
+		if got := missing(check(t, alice, &hub{}, nil, pending, yamlSpec(t, before))); !slices.Equal(got, want) {
+			t.Fatalf("missing %q, not %q", got, want)
+		}
+	}
+}
+
+// An update of one's own role is not mistaken for the delivery of another's, and
+// another's of the same content is not mistaken for one's own.
+func TestOwnDelivery(t *testing.T) {
+	old := yamlSpec(t, "clusterRole: {rules: [{apiGroups: [apps], resources: [deployments], verbs: [get]}]}\n"+"clusterRoleBinding: {subject: {kind: User, name: bob}}")
+	changed := yamlSpec(t, "clusterRole: {rules: [{apiGroups: [\"\"], resources: [pods], verbs: [get]}]}\n"+"clusterRoleBinding: {subject: {kind: User, name: mallory}}")
+	own := ownRole("ClusterRole", "", "[{apiGroups: [apps], resources: [deployments], verbs: [get]}]")
+	if refusal := check(t, alice, &hub{}, manifests(t, readerRole+aliceReads+own), changed, old); refusal != nil {
+		t.Errorf("its own former delivery: %v", missing(refusal))
+	}
+	want := []string{"bind spec.clusterRoleBinding"}
+	if got := missing(check(t, alice, &hub{}, manifests(t, readerRole+aliceReads+own+own), changed, old)); !slices.Equal(got, want) {
+		t.Errorf("another's delivery: missing %q, not %q", got, want)
+	}
+}
+
+func grantsAny(s *rbacv1alpha1.ClusterPermissionSpec) bool {
+	return s.ClusterRole != nil || s.ClusterRoleBinding != nil ||
+		len(list(s.ClusterRoleBindings))+len(list(s.Roles))+len(list(s.RoleBindings))+len(list(s.RoleRefs)) > 0
+}

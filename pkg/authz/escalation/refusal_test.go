@@ -1,0 +1,134 @@
+package escalation
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/component-helpers/auth/rbac/validation"
+
+	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+)
+
+func TestRefusal(t *testing.T) {
+	refusal := check(t, alice, &hub{}, manifests(t, readerRole+aliceReadsInA), yamlSpec(t, `
+clusterRole: {rules: [{apiGroups: ["", apps], resources: [pods, "*/scale"], verbs: [get, list]}, {nonResourceURLs: ["/logs/*"], verbs: [get]}]}
+clusterRoleBinding: {roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: there}, subject: {kind: User, name: bob}}
+roles: [{namespace: a, rules: [{apiGroups: [""], resources: [pods], verbs: [get, list, watch]}]}, {namespaceSelector: {}, rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]}]
+roleRefs: [{kind: Role, namespace: a, name: ofhub}]
+`), nil)
+	want := `user "alice" may not grant what it does not hold on managed cluster "cluster1":
+spec.clusterRole, cluster-wide: {apiGroups: ["", apps], resources: ["*/scale", pods], verbs: [get, list]}
+spec.clusterRole, cluster-wide: {nonResourceURLs: ["/logs/*"], verbs: [get]}
+spec.roles[0], in namespace "a": {apiGroups: [""], resources: [pods], verbs: [watch]}
+spec.roles[1], in every namespace: {apiGroups: [""], resources: [pods], verbs: [get]}
+spec.clusterRoleBinding, cluster-wide: ClusterRole "there", whose rules are not known or may change
+spec.roleRefs[0], in namespace "a": the hub's Role "ofhub" in namespace "a", whose rules are not known or may change
+it takes a Role in namespace "cluster1" with the rule {apiGroups: [rbac.open-cluster-management.io], resources: [clusterpermissions], resourceNames: [grants], verbs: [bind, escalate]}`
+	if got := refusal.Message(); got != want {
+		t.Errorf("message:\n%s\nnot\n%s", got, want)
+	}
+	err := refusal.Forbidden()
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "clusterpermissions.rbac.open-cluster-management.io \"grants\"") {
+		t.Errorf("error: %v", err)
+	}
+	wantWarnings := []string{
+		`spec.clusterRole (cluster-wide): takes escalate: {apiGroups: ["", apps], resources: ["*/scale", pods], verbs: [get, list]}, {nonResourceURLs: ["/logs/*"], verbs: [get]}`,
+		`spec.roles[0] (in namespace "a"): takes escalate: {apiGroups: [""], resources: [pods], verbs: [watch]}`,
+		`spec.roles[1] (in every namespace): takes escalate: {apiGroups: [""], resources: [pods], verbs: [get]}`,
+		`spec.clusterRoleBinding (cluster-wide): takes bind: ClusterRole "there", whose rules are not known or may change`,
+		`spec.roleRefs[0] (in namespace "a"): takes escalate: the hub's Role "ofhub" in namespace "a", whose rules are not known or may change`,
+	}
+	if got := refusal.Warnings(); !slices.Equal(got, wantWarnings) {
+		t.Errorf("warnings:\n%s\nnot\n%s", strings.Join(got, "\n"), strings.Join(wantWarnings, "\n"))
+	}
+
+	refusal = check(t, alice, &hub{allowed: []string{"escalate"}}, manifests(t, masterRole),
+		yamlSpec(t, `clusterRoleBinding: {`+refTo("ClusterRole", "master")+`, `+toBob+`}`), nil)
+	if got := refusal.Message(); !strings.HasSuffix(got, "verbs: [bind]}") ||
+		!strings.Contains(got, `spec.clusterRoleBinding, cluster-wide: ClusterRole "master" with {apiGroups: ["*"], resources: ["*"], verbs: ["*"]}`) {
+		t.Errorf("message:\n%s", got)
+	}
+}
+
+// Whatever a spec contains, what is said about it fits where it is said.
+func TestRefusalIsBounded(t *testing.T) {
+	long := strings.Repeat("é\n\x00", 1000)
+	s := &rbacv1alpha1.ClusterPermissionSpec{ClusterRole: &rbacv1alpha1.ClusterRole{}}
+	var refs []rbacv1alpha1.HubRoleRef
+	for i := range 100 {
+		s.ClusterRole.Rules = append(s.ClusterRole.Rules, rbacv1.PolicyRule{
+			APIGroups: []string{fmt.Sprint(i)}, Resources: []string{fmt.Sprint(i) + long}, Verbs: []string{fmt.Sprint(i)},
+		})
+		refs = append(refs, rbacv1alpha1.HubRoleRef{Kind: "ClusterRole", Name: fmt.Sprint(i) + long})
+	}
+	s.RoleRefs = &refs
+	refusal := check(t, alice, &hub{}, nil, s, nil)
+
+	message := refusal.Message()
+	if len(message) > 32768 {
+		t.Errorf("the message has %d bytes, which no condition takes", len(message))
+	}
+	if lines := strings.Count(message, "\n") + 1; lines != 1+20+1+1 || !strings.Contains(message, "\nand 180 more\n") {
+		t.Errorf("the message has %d lines:\n%s", lines, message)
+	}
+	warnings := refusal.Warnings()
+	if len(warnings) != 6 || warnings[5] != "and 96 more" {
+		t.Errorf("%d warnings: %q", len(warnings), warnings)
+	}
+	for _, warning := range warnings {
+		if _, err := net.NewWarningHeader(299, "-", warning); err != nil || len(warning) >= 250 {
+			t.Errorf("warning of %d bytes: %v: %q", len(warning), err, warning)
+		}
+	}
+}
+
+// A few kilobytes can list billions of combinations. They are not compared one by
+// one: who does not hold everything is refused.
+func TestCombinationsBeyondCounting(t *testing.T) {
+	words := make([]string, 60)
+	for i := range words {
+		words[i] = fmt.Sprint("w", i)
+	}
+	rule := rbacv1.PolicyRule{APIGroups: words, Resources: words, Verbs: words}
+	s := &rbacv1alpha1.ClusterPermissionSpec{ClusterRole: &rbacv1alpha1.ClusterRole{Rules: []rbacv1.PolicyRule{rule}}}
+	refusal := check(t, alice, &hub{}, manifests(t, readerRole+aliceReads), s, nil)
+	if refusal == nil || len(refusal.Missing[0].Rules) != 1 || len(refusal.Missing[0].Rules[0].Verbs) != len(words) {
+		t.Fatalf("refused: %v", missing(refusal))
+	}
+	if refusal := check(t, alice, &hub{}, manifests(t, masterRole+bound("master", "{kind: User, name: alice}")), s, nil); refusal != nil {
+		t.Errorf("holding everything: %v", missing(refusal))
+	}
+	bigger := s.DeepCopy()
+	bigger.ClusterRole.Rules[0].Verbs = append(bigger.ClusterRole.Rules[0].Verbs, "more")
+	if refusal := check(t, alice, &hub{allowed: []string{"escalate"}}, nil, bigger, s); refusal != nil {
+		t.Errorf("with escalate: %v", missing(refusal))
+	}
+	if check(t, alice, &hub{}, nil, bigger, s) == nil {
+		t.Error("one more verb is allowed")
+	}
+}
+
+func TestCompactMeansTheSame(t *testing.T) {
+	rules := []rbacv1.PolicyRule{
+		{APIGroups: []string{"", "apps"}, Resources: []string{"pods", "deployments"}, Verbs: []string{"list", "get"}},
+		{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, ResourceNames: []string{"x", "y"}, Verbs: []string{"get", "update"}},
+		{APIGroups: []string{"apps"}, Resources: []string{"replicasets"}, Verbs: []string{"delete"}},
+		{NonResourceURLs: []string{"/a", "/b"}, Verbs: []string{"get", "post"}},
+	}
+	_, atoms := validation.Covers(nil, rules)
+	grouped := compact(atoms)
+	if len(grouped) != len(rules) {
+		t.Errorf("%d rules instead of %d: %v", len(grouped), len(rules), grouped)
+	}
+	if covers, more := validation.Covers(rules, grouped); !covers {
+		t.Errorf("says too much: %v", more)
+	}
+	if covers, less := validation.Covers(grouped, rules); !covers {
+		t.Errorf("says too little: %v", less)
+	}
+}

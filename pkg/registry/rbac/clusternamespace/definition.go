@@ -1,0 +1,32 @@
+// Package clusternamespace defines how ClusterNamespaces are served.
+package clusternamespace
+
+import (
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
+	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/validation"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
+)
+
+// Definition is the row of ClusterNamespaces.
+func Definition() definition.Resource {
+	return definition.Resource{
+		Name: "clusternamespaces", Singular: "clusternamespace", Kind: "ClusterNamespace",
+		ShortNames: []string{"cns"}, Categories: []string{"ocm"},
+		Versions: []schema.GroupVersion{rbacv1alpha1.SchemeGroupVersion},
+		New:      func() runtime.Object { return &rbac.ClusterNamespace{} },
+		NewList:  func() runtime.Object { return &rbac.ClusterNamespaceList{} },
+		Strategy: &definition.Strategy[*rbac.ClusterNamespace]{
+			Spec:           func(n *rbac.ClusterNamespace) any { return &n.Spec },
+			Validate:       validation.ValidateClusterNamespace,
+			ValidateUpdate: validation.ValidateClusterNamespaceUpdate,
+		},
+		Columns: definition.Columns[*rbac.ClusterNamespace]{
+			{Name: "UID", Description: "UID of the namespace on the managed cluster.", Wide: true,
+				Value: func(n *rbac.ClusterNamespace) any { return string(n.Spec.NamespaceUID) }},
+		},
+	}
+}

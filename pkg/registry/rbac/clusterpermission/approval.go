@@ -1,0 +1,80 @@
+package clusterpermission
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/util/dryrun"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
+)
+
+// approvalREST serves clusterpermissions/approval: a PUT of a ClusterPermission as
+// it was read approves exactly that generation. It can only be put, since a patch
+// would approve a spec that its author has not seen.
+type approvalREST struct {
+	store    *definition.REST
+	grants   *grants
+	delivery delivering
+}
+
+var _ rest.Updater = &approvalREST{}
+
+// New implements rest.Storage.
+func (r *approvalREST) New() runtime.Object { return r.store.New() }
+
+// Destroy implements rest.Storage. The main storage owns what there is to destroy.
+func (r *approvalREST) Destroy() {}
+
+// Update implements rest.Updater.
+func (r *approvalREST) Update(ctx context.Context, name string, given rest.UpdatedObjectInfo, _ rest.ValidateObjectFunc, admit rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	approved := false
+	updated, err := r.store.Rewrite(ctx, name, given, func(ctx context.Context, seen, stored runtime.Object) (runtime.Object, error) {
+		approval, err := r.approve(ctx, seen.(*rbac.ClusterPermission), stored.(*rbac.ClusterPermission))
+		if approved = err == nil && approval != stored; err != nil {
+			return nil, err
+		}
+		return approval, nil
+	}, admit, options)
+	if err == nil && approved && !dryrun.IsDryRun(options.DryRun) {
+		r.delivery.deliver(ctx, updated)
+	}
+	return updated, false, err
+}
+
+// approve returns the stored object as it is once the generation that the caller
+// has seen is approved.
+func (r *approvalREST) approve(ctx context.Context, seen, stored *rbac.ClusterPermission) (runtime.Object, error) {
+	if seen.Generation == 0 {
+		return nil, apierrors.NewInvalid(kind, stored.Name, field.ErrorList{field.Required(field.NewPath("metadata", "generation"),
+			"one generation is approved: send the ClusterPermission as it was read")})
+	}
+	if seen.Generation != stored.Generation {
+		return nil, apierrors.NewConflict(rbac.Resource("clusterpermissions"), stored.Name, fmt.Errorf(
+			"generation %d was to be approved, but the spec has changed since: it is generation %d now", seen.Generation, stored.Generation))
+	}
+	if stored.Status.Approval == nil || stored.Status.Approval.Pending == nil {
+		return stored, nil
+	}
+	if err := r.grants.reads(ctx, stored, stored); err != nil {
+		return nil, err
+	}
+	refusal, err := r.grants.refusal(ctx, stored, stored)
+	if err != nil {
+		return nil, err
+	}
+	if refusal != nil {
+		return nil, refusal.Forbidden()
+	}
+	approved := stored.DeepCopy()
+	approved.Status.Approval = &rbac.Approval{Approved: &rbac.ApprovedGeneration{
+		Generation: stored.Generation, ApprovedBy: caller(ctx), ApprovedAt: metav1.Now(),
+	}}
+	return approved, nil
+}

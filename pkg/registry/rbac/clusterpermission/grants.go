@@ -1,0 +1,198 @@
+package clusterpermission
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/warning"
+	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
+	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/escalation"
+)
+
+// EscalationCheck says what becomes of a ClusterPermission that grants more than
+// its author may grant.
+type EscalationCheck string
+
+const (
+	// Enforce refuses it.
+	Enforce EscalationCheck = "Enforce"
+	// Approve stores it, but does not deliver it before somebody has approved it
+	// who may grant what it grants.
+	Approve EscalationCheck = "Approve"
+	// Warn stores and delivers it, and warns the author.
+	Warn EscalationCheck = "Warn"
+	// Off does not look.
+	Off EscalationCheck = "Off"
+)
+
+// EscalationChecks are all that there are.
+var EscalationChecks = []EscalationCheck{Enforce, Approve, Warn, Off}
+
+// grants decides what callers may grant.
+type grants struct {
+	check      EscalationCheck
+	checker    *escalation.Checker
+	authorizer authorizer.Authorizer
+}
+
+// before is the spec that a stored ClusterPermission delivers, which somebody was
+// allowed to grant; nil if there is none.
+func before(old *rbac.ClusterPermission) (*rbacv1alpha1.ClusterPermissionSpec, error) {
+	if old == nil {
+		return nil, nil
+	}
+	versionedOld, err := versioned(old)
+	if err != nil {
+		return nil, err
+	}
+	spec, _ := versionedOld.Delivered()
+	return spec, nil
+}
+
+// refusal tells what of obj the caller may not grant, beyond what old delivers.
+func (g *grants) refusal(ctx context.Context, obj, old *rbac.ClusterPermission) (*escalation.Refusal, error) {
+	permission, err := versioned(obj)
+	if err != nil {
+		return nil, err
+	}
+	delivered, err := before(old)
+	if err != nil {
+		return nil, err
+	}
+	return g.checker.Check(ctx, permission, delivered)
+}
+
+// admit judges an object that is complete and valid. old is nil for a new one.
+func (g *grants) admit(ctx context.Context, obj, old *rbac.ClusterPermission) error {
+	if err := g.reads(ctx, obj, old); err != nil {
+		return err
+	}
+	if g.check == Off {
+		return nil
+	}
+	refusal, err := g.refusal(ctx, obj, old)
+	if err != nil || refusal == nil {
+		return err
+	}
+	switch g.check {
+	case Enforce:
+		return refusal.Forbidden()
+	case Approve:
+		warning.AddWarning(ctx, "", fmt.Sprintf("stored, but not delivered before it is approved: %s", refusal.Message()))
+	case Warn:
+		warn(ctx, refusal)
+	}
+	return nil
+}
+
+func warn(ctx context.Context, refusal *escalation.Refusal) {
+	for _, text := range refusal.Warnings() {
+		warning.AddWarning(ctx, "", text)
+	}
+}
+
+// advise warns of what the caller may not grant of something that is not stored.
+func (g *grants) advise(ctx context.Context, obj, old *rbac.ClusterPermission) error {
+	if err := g.reads(ctx, obj, old); err != nil || g.check == Off {
+		return err
+	}
+	refusal, err := g.refusal(ctx, obj, old)
+	if err != nil || refusal == nil {
+		return err
+	}
+	warn(ctx, refusal)
+	return nil
+}
+
+// reads refuses references to roles of the hub that the caller may not read: the
+// ManifestWork would show them.
+func (g *grants) reads(ctx context.Context, obj, old *rbac.ClusterPermission) error {
+	permission, err := versioned(obj)
+	if err != nil {
+		return err
+	}
+	delivered, err := before(old)
+	if err != nil {
+		return err
+	}
+	var added []rbacv1alpha1.HubRoleRef
+	for _, ref := range elements(permission.Spec.RoleRefs) {
+		if delivered == nil || !slices.Contains(elements(delivered.RoleRefs), ref) {
+			added = append(added, ref)
+		}
+	}
+	return escalation.Reads(ctx, g.authorizer, permission.Name, added)
+}
+
+// prepare marks a new or changed spec that waits for approval. old is nil for a
+// new object. It runs before validation, on whatever the caller has sent.
+func (g *grants) prepare(ctx context.Context, obj, old *rbac.ClusterPermission) {
+	generation := int64(1)
+	if old != nil {
+		if equality.Semantic.DeepEqual(obj.Spec, old.Spec) {
+			return
+		}
+		generation = old.Generation + 1
+	}
+	delivered := deliveredGeneration(old)
+	if obj.Status.Approval != nil {
+		// A spec that waits no longer, or that is replaced, leaves what was approved.
+		approval := obj.Status.Approval.DeepCopy()
+		approval.Pending, approval.Delivered = nil, nil
+		if obj.Status.Approval = approval; approval.Approved == nil {
+			obj.Status.Approval = nil
+		}
+	}
+	if g.check != Approve {
+		return
+	}
+	refusal, err := g.refusal(ctx, obj, old)
+	if err != nil {
+		// Who cannot be shown to be allowed is not.
+		klog.FromContext(ctx).Error(err, "ClusterPermission waits for approval", "clusterPermission", klog.KObj(obj))
+	} else if refusal == nil {
+		return
+	}
+	if obj.Status.Approval == nil {
+		obj.Status.Approval = &rbac.Approval{}
+	}
+	obj.Status.Approval.Delivered = delivered
+	obj.Status.Approval.Pending = &rbac.PendingGeneration{Generation: generation, RequestedBy: caller(ctx), RequestedAt: metav1.Now()}
+}
+
+// deliveredGeneration is what a stored ClusterPermission delivers; nil if nothing.
+func deliveredGeneration(old *rbac.ClusterPermission) *rbac.DeliveredGeneration {
+	switch {
+	case old == nil:
+		return nil
+	case old.Status.Approval == nil || old.Status.Approval.Pending == nil:
+		return &rbac.DeliveredGeneration{Generation: old.Generation, Spec: *old.Spec.DeepCopy()}
+	}
+	return old.Status.Approval.Delivered.DeepCopy()
+}
+
+// caller is the name of the user who sends the request.
+func caller(ctx context.Context) string {
+	if user, known := request.UserFrom(ctx); known {
+		return user.GetName()
+	}
+	return ""
+}
+
+func versioned(obj *rbac.ClusterPermission) (*rbacv1alpha1.ClusterPermission, error) {
+	out := &rbacv1alpha1.ClusterPermission{}
+	if err := scheme.Scheme.Convert(obj, out, nil); err != nil {
+		return nil, apierrors.NewInternalError(fmt.Errorf("converting a ClusterPermission: %w", err))
+	}
+	return out, nil
+}

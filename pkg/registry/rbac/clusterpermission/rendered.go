@@ -1,0 +1,163 @@
+package clusterpermission
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/warning"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/validation"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
+)
+
+const (
+	// proposalLimitBytes is what the server takes of other requests as well.
+	proposalLimitBytes = 3 << 20
+	// proposalUID stands for the UID that a ClusterPermission gets when it is stored.
+	proposalUID types.UID = "00000000-0000-0000-0000-000000000000"
+)
+
+// strictCodecs refuse what a type does not have: a proposal is sent to be checked.
+var strictCodecs = serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict)
+
+// renderedREST serves clusterpermissions/rendered: GET gives the ManifestWork that
+// the stored object renders to right now, POST the one that a ClusterPermission in
+// the body would render to. Neither writes anything. It connects rather than
+// gets and creates since what is sent and what is answered are of different groups.
+type renderedREST struct {
+	store    *definition.REST
+	grants   *grants
+	delivery delivering
+}
+
+var (
+	_ rest.Connecter       = &renderedREST{}
+	_ rest.StorageMetadata = &renderedREST{}
+)
+
+// New implements rest.Storage.
+func (r *renderedREST) New() runtime.Object { return r.store.New() }
+
+// Destroy implements rest.Storage. The main storage owns what there is to destroy.
+func (r *renderedREST) Destroy() {}
+
+// ConnectMethods implements rest.Connecter.
+func (r *renderedREST) ConnectMethods() []string { return []string{http.MethodGet, http.MethodPost} }
+
+// NewConnectOptions implements rest.Connecter.
+func (r *renderedREST) NewConnectOptions() (runtime.Object, bool, string) { return nil, false, "" }
+
+// ProducesMIMETypes implements rest.StorageMetadata.
+func (r *renderedREST) ProducesMIMETypes(string) []string {
+	return []string{runtime.ContentTypeJSON, runtime.ContentTypeYAML}
+}
+
+// ProducesObject implements rest.StorageMetadata.
+func (r *renderedREST) ProducesObject(string) any { return workv1.ManifestWork{} }
+
+// Connect implements rest.Connecter.
+func (r *renderedREST) Connect(ctx context.Context, name string, _ runtime.Object, responder rest.Responder) (http.Handler, error) {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		permission, err := r.subject(ctx, name, w, req)
+		if err != nil {
+			responder.Error(err)
+			return
+		}
+		work, err := r.delivery.work(ctx, permission)
+		if err != nil {
+			responder.Error(err)
+			return
+		}
+		responsewriters.WriteObjectNegotiated(scheme.Codecs, negotiation.DefaultEndpointRestrictions, workv1.SchemeGroupVersion, w, req, http.StatusOK, work, false)
+	}), nil
+}
+
+// subject is the ClusterPermission to render.
+func (r *renderedREST) subject(ctx context.Context, name string, w http.ResponseWriter, req *http.Request) (*rbac.ClusterPermission, error) {
+	obj, err := r.store.Get(ctx, name, &metav1.GetOptions{})
+	stored, _ := obj.(*rbac.ClusterPermission)
+	if req.Method == http.MethodGet {
+		return stored, err
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, err
+	}
+	if err != nil {
+		stored = nil
+	}
+	proposal, err := decodeProposal(w, req)
+	if err != nil {
+		return nil, err
+	}
+	return proposal, r.checkProposal(ctx, name, proposal, stored)
+}
+
+// decodeProposal reads a ClusterPermission, in JSON or YAML whatever the request
+// says: kubectl sends files as they are.
+func decodeProposal(w http.ResponseWriter, req *http.Request) (*rbac.ClusterPermission, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, proposalLimitBytes))
+	if err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("reading the body: %v", err))
+	}
+	obj, err := runtime.Decode(strictCodecs.UniversalDecoder(rbac.SchemeGroupVersion), body)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the body is not a ClusterPermission: %v", err))
+	}
+	proposal, ok := obj.(*rbac.ClusterPermission)
+	if !ok {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the body is a %T, not a ClusterPermission", obj))
+	}
+	return proposal, nil
+}
+
+// checkProposal completes a proposal and judges it as a write of it would be. What
+// its author could not grant is a warning, since nothing is granted yet.
+func (r *renderedREST) checkProposal(ctx context.Context, name string, proposal, stored *rbac.ClusterPermission) error {
+	namespace := request.NamespaceValue(ctx)
+	if proposal.Namespace == "" {
+		proposal.Namespace = namespace
+	}
+	if proposal.Name == "" {
+		proposal.Name = name
+	}
+	var errs field.ErrorList
+	if proposal.Namespace != namespace {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "namespace"), proposal.Namespace, "must be that of the URL"))
+	}
+	if proposal.Name != name {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), proposal.Name, "must be that of the URL"))
+	}
+	proposal.Status = rbac.ClusterPermissionStatus{}
+	if stored != nil {
+		proposal.UID = stored.UID
+		errs = append(errs, validation.ValidateClusterPermissionUpdate(proposal, stored)...)
+	} else {
+		proposal.UID = proposalUID
+		errs = append(errs, validation.ValidateClusterPermission(proposal)...)
+	}
+	if len(errs) > 0 {
+		return apierrors.NewInvalid(kind, name, errs)
+	}
+	if err := r.delivery.check(ctx, proposal, stored); err != nil {
+		return err
+	}
+	for _, text := range validation.WarningsForClusterPermission(proposal) {
+		warning.AddWarning(ctx, "", text)
+	}
+	return r.grants.advise(ctx, proposal, stored)
+}

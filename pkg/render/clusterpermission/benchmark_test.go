@@ -1,0 +1,43 @@
+package clusterpermission
+
+import (
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+)
+
+func BenchmarkRender(b *testing.B) {
+	team := &metav1.LabelSelector{MatchLabels: map[string]string{"team": "qa"}}
+	alice := &rbacv1.Subject{Kind: rbacv1.UserKind, Name: "alice"}
+	manyNamespaces := &v1alpha1.ClusterPermission{
+		ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "cluster1", UID: testUID},
+		Spec: v1alpha1.ClusterPermissionSpec{
+			Roles: &[]v1alpha1.Role{{NamespaceSelector: team, Rules: []rbacv1.PolicyRule{
+				{APIGroups: []string{""}, Resources: []string{"pods", "services"}, Verbs: []string{"get", "list", "watch"}},
+				{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: []string{"get", "list", "watch", "update"}},
+			}}},
+			RoleBindings: &[]v1alpha1.RoleBinding{{NamespaceSelector: team, RoleRef: v1alpha1.RoleRef{Kind: kindRole}, Subject: alice}},
+		},
+	}
+	for name, bench := range map[string]struct {
+		cp        *v1alpha1.ClusterPermission
+		in        Inputs
+		manifests int
+	}{
+		"Small":              {cp: load(b, "testdata/clusterrole-unnamed.yaml"), in: loadInputs(b), manifests: 2},
+		"ThousandNamespaces": {cp: manyNamespaces, in: Inputs{NamespacesKnown: true, Namespaces: numbered(1000)}, manifests: 2000},
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				result, errs := Render(bench.cp, bench.in)
+				if len(errs) > 0 || len(result.Work.Spec.Workload.Manifests) != bench.manifests {
+					b.Fatalf("got %v, %v", result, errs)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,76 @@
+package clusterpermission
+
+import (
+	"cmp"
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+)
+
+// HubRoleKey identifies a Role or ClusterRole of the hub. The Namespace of a
+// ClusterRole is empty.
+type HubRoleKey struct {
+	Kind, Namespace, Name string
+}
+
+// HubRoles are the rules of roles of the hub.
+type HubRoles map[HubRoleKey][]rbacv1.PolicyRule
+
+// HubRoleKeys are the roles of the hub that what is delivered of a
+// ClusterPermission, or its present spec, refers to; each once and sorted.
+func HubRoleKeys(cp *v1alpha1.ClusterPermission) []HubRoleKey {
+	var keys []HubRoleKey
+	for _, spec := range specs(cp) {
+		for _, ref := range list(spec.RoleRefs) {
+			keys = append(keys, hubRoleKey(ref))
+		}
+	}
+	slices.SortFunc(keys, func(a, b HubRoleKey) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return slices.Compact(keys)
+}
+
+func hubRoleKey(ref v1alpha1.HubRoleRef) HubRoleKey {
+	return HubRoleKey{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
+}
+
+func (k HubRoleKey) object() objectKey {
+	return objectKey{kind: k.Kind, namespace: k.Namespace, name: k.Name}
+}
+
+// String names the role to a person.
+func (k HubRoleKey) String() string {
+	if k.Namespace == "" {
+		return k.Kind + " " + k.Name
+	}
+	return k.Kind + " " + k.Namespace + "/" + k.Name
+}
+
+// hubRole delivers a role of the hub under its own name.
+func (r *renderer) hubRole(ref v1alpha1.HubRoleRef, fldPath *field.Path) {
+	if ref.APIGroup != "" && ref.APIGroup != rbacv1.GroupName {
+		r.errs = append(r.errs, field.NotSupported(fldPath.Child("apiGroup"), ref.APIGroup, []string{rbacv1.GroupName}))
+	}
+	r.requireKind(ref.Kind, fldPath.Child("kind"), kindClusterRole, kindRole)
+	r.require(ref.Name, fldPath.Child("name"))
+	switch namespace := fldPath.Child("namespace"); {
+	case ref.Kind == kindRole:
+		r.require(ref.Namespace, namespace)
+	case ref.Namespace != "":
+		r.errs = append(r.errs, field.Forbidden(namespace, "a ClusterRole is in no namespace"))
+	}
+
+	key := hubRoleKey(ref)
+	r.claim(key.object(), fldPath.Child("name"), ref.Name)
+	rules, found := r.in.HubRoles[key]
+	if !found {
+		r.leaveOut(fldPath, key.String()+" does not exist on the hub")
+		r.result.MissingRoleRefs = append(r.result.MissingRoleRefs, key.String())
+		return
+	}
+	r.objects.grant(key.object(), newRules(rules))
+}

@@ -1,0 +1,99 @@
+package clusterpermission
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+)
+
+const (
+	noNamespaceReason       = "no namespace of the managed cluster matches"
+	namespacesUnknownReason = "the agent of the managed cluster has not reported its namespaces"
+)
+
+// Namespace is a namespace of the managed cluster.
+type Namespace struct {
+	Name   string
+	Labels map[string]string
+}
+
+// HasSelectors tells whether a role or binding of what is delivered of a
+// ClusterPermission, or of its present spec, goes by a namespaceSelector.
+func HasSelectors(cp *v1alpha1.ClusterPermission) bool {
+	return len(labelSelectors(cp)) > 0
+}
+
+// Selectors are the namespaceSelectors of what is delivered of a ClusterPermission
+// and of its present spec. They tell whether a namespace matters to it. Those that
+// are invalid match nothing and are left out.
+func Selectors(cp *v1alpha1.ClusterPermission) []labels.Selector {
+	var out []labels.Selector
+	for _, given := range labelSelectors(cp) {
+		if selector, err := metav1.LabelSelectorAsSelector(given); err == nil {
+			out = append(out, selector)
+		}
+	}
+	return out
+}
+
+func labelSelectors(cp *v1alpha1.ClusterPermission) []*metav1.LabelSelector {
+	var out []*metav1.LabelSelector
+	for _, spec := range specs(cp) {
+		for _, role := range list(spec.Roles) {
+			if role.NamespaceSelector != nil {
+				out = append(out, role.NamespaceSelector)
+			}
+		}
+		for _, binding := range list(spec.RoleBindings) {
+			if binding.NamespaceSelector != nil {
+				out = append(out, binding.NamespaceSelector)
+			}
+		}
+	}
+	return out
+}
+
+// namespaces are the names of the namespaces that a role or binding goes into,
+// sorted.
+func (r *renderer) namespaces(namespace string, selector *metav1.LabelSelector, fldPath *field.Path) []string {
+	switch {
+	case namespace == "" && selector == nil:
+		r.errs = append(r.errs, field.Required(fldPath.Child("namespace"), "either namespace or namespaceSelector is needed"))
+		return nil
+	case namespace != "" && selector != nil:
+		r.errs = append(r.errs, field.Forbidden(fldPath.Child("namespaceSelector"), "may not be given together with namespace"))
+		return nil
+	case selector == nil:
+		return []string{namespace}
+	}
+	return r.selected(selector, fldPath.Child("namespaceSelector"))
+}
+
+func (r *renderer) selected(given *metav1.LabelSelector, fldPath *field.Path) []string {
+	selector, err := metav1.LabelSelectorAsSelector(given)
+	if err != nil {
+		r.errs = append(r.errs, field.Invalid(fldPath, metav1.FormatLabelSelector(given), err.Error()))
+		return nil
+	}
+	if !r.in.NamespacesKnown {
+		r.result.WaitingForNamespaces = true
+		r.leaveOut(fldPath, namespacesUnknownReason)
+		return nil
+	}
+	var names []string
+	for _, namespace := range r.in.Namespaces {
+		if selector.Matches(labels.Set(namespace.Labels)) {
+			names = append(names, namespace.Name)
+		}
+	}
+	slices.Sort(names)
+	r.result.Selections = append(r.result.Selections, Selection{Path: fldPath.String(), Count: len(names)})
+	if len(names) == 0 {
+		r.leaveOut(fldPath, noNamespaceReason)
+	}
+	return names
+}

@@ -1,0 +1,105 @@
+package clusterpermission
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+)
+
+// namesInReason bounds how many namespaces one reason lists: it becomes part of
+// a condition.
+const namesInReason = 10
+
+// claimBindings reserves the names of bindings by namespace before any binding by
+// selector can take them. Otherwise whoever labels a namespace of the managed
+// cluster could put a binding out of effect.
+func (r *renderer) claimBindings(bindings []v1alpha1.RoleBinding) {
+	for i, binding := range bindings {
+		if binding.NamespaceSelector != nil {
+			continue
+		}
+		key := objectKey{kind: kindRoleBinding, namespace: binding.Namespace, name: r.nameOr(binding.Name)}
+		if _, taken := r.names[key]; !taken {
+			r.names[key] = claim{path: specPath.Child("roleBindings").Index(i).String(), roleRef: r.roleRef(binding.RoleRef)}
+		}
+	}
+}
+
+func (r *renderer) roleBinding(binding *v1alpha1.RoleBinding, fldPath *field.Path) {
+	ref := binding.RoleRef
+	r.requireKind(ref.Kind, fldPath.Child("roleRef", "kind"), kindClusterRole, kindRole)
+	if (ref.APIGroup == "") != (ref.Name == "") {
+		r.require(ref.APIGroup, fldPath.Child("roleRef", "apiGroup"))
+		r.require(ref.Name, fldPath.Child("roleRef", "name"))
+	}
+	namespaces := r.namespaces(binding.Namespace, binding.NamespaceSelector, fldPath)
+	subjects := r.subjects(binding.Subject, binding.Subjects, fldPath)
+
+	own := claim{path: fldPath.String(), roleRef: r.roleRef(ref)}
+	var inTheWay obstacles
+	for _, namespace := range namespaces {
+		key := objectKey{kind: kindRoleBinding, namespace: namespace, name: r.nameOr(binding.Name)}
+		// A binding holds its name whether or not it has subjects at the moment. Accounts
+		// come and go; the role that a binding refers to cannot be changed.
+		holder, taken := r.names[key]
+		switch {
+		case !taken:
+			r.names[key] = own
+		case binding.NamespaceSelector == nil && holder != own:
+			r.errs = append(r.errs, field.Duplicate(fldPath.Child("name"), key.name))
+			continue
+		case holder.roleRef != own.roleRef:
+			inTheWay.add(holder, namespace)
+			continue
+		}
+		if len(subjects) > 0 {
+			r.objects.bind(key, &own.roleRef, subjects)
+		}
+	}
+	for _, obstacle := range inTheWay {
+		r.leaveOut(fldPath.Child("namespaceSelector"), obstacle.reason(r.nameOr(binding.Name)))
+	}
+}
+
+// roleRef completes the reference of a RoleBinding: without a name it is to the
+// role that the ClusterPermission itself delivers.
+func (r *renderer) roleRef(given v1alpha1.RoleRef) rbacv1.RoleRef {
+	return rbacv1.RoleRef{APIGroup: cmp.Or(given.APIGroup, rbacv1.GroupName), Kind: given.Kind, Name: r.nameOr(given.Name)}
+}
+
+// obstacle is another part of the spec that holds the name of a RoleBinding in
+// some namespaces, for another role.
+type obstacle struct {
+	holder     claim
+	namespaces []string
+}
+
+// obstacles keep the order in which they came.
+type obstacles []*obstacle
+
+func (o *obstacles) add(holder claim, namespace string) {
+	i := slices.IndexFunc(*o, func(known *obstacle) bool { return known.holder == holder })
+	if i < 0 {
+		i = len(*o)
+		*o = append(*o, &obstacle{holder: holder})
+	}
+	(*o)[i].namespaces = append((*o)[i].namespaces, namespace)
+}
+
+func (o *obstacle) reason(name string) string {
+	in := "namespace " + o.namespaces[0]
+	switch more := len(o.namespaces) - namesInReason; {
+	case more > 0:
+		in = fmt.Sprintf("namespaces %s and %d more", strings.Join(o.namespaces[:namesInReason], ", "), more)
+	case len(o.namespaces) > 1:
+		in = "namespaces " + strings.Join(o.namespaces, ", ")
+	}
+	return fmt.Sprintf("in %s the RoleBinding %s of %s is in the way, which binds %s %s",
+		in, name, o.holder.path, o.holder.roleRef.Kind, o.holder.roleRef.Name)
+}

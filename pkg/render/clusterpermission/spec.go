@@ -1,0 +1,24 @@
+package clusterpermission
+
+import (
+	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+)
+
+// specs are what is delivered of a ClusterPermission and, where that is another
+// one, its present spec.
+func specs(cp *v1alpha1.ClusterPermission) []*v1alpha1.ClusterPermissionSpec {
+	switch delivered, _ := cp.Delivered(); delivered {
+	case nil, &cp.Spec:
+		return []*v1alpha1.ClusterPermissionSpec{&cp.Spec}
+	default:
+		return []*v1alpha1.ClusterPermissionSpec{delivered, &cp.Spec}
+	}
+}
+
+// list are the items of a list that may be absent.
+func list[T any](items *[]T) []T {
+	if items == nil {
+		return nil
+	}
+	return *items
+}

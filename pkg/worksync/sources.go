@@ -1,0 +1,116 @@
+package worksync
+
+import (
+	"context"
+	"fmt"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	rbacclient "k8s.io/client-go/kubernetes/typed/rbac/v1"
+	rbaclisters "k8s.io/client-go/listers/rbac/v1"
+
+	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	authenticationclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/authentication/v1beta1"
+	authenticationlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/authentication/v1beta1"
+	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
+)
+
+// Sources are where what ClusterPermissions depend on is read. Most of it is
+// known without asking; what is not is asked for, since it may be newer than the
+// caches or not be in them yet.
+type Sources struct {
+	// Accounts reads ManagedServiceAccounts, wherever the hub keeps them, if it has any.
+	Accounts       authenticationclient.ManagedServiceAccountsGetter
+	CachedAccounts authenticationlisters.ManagedServiceAccountLister
+	// Addons knows where the agents of the public addon keep ServiceAccounts.
+	Addons Addons
+	// HubRoles reads the roles of the hub.
+	HubRoles           rbacclient.RbacV1Interface
+	CachedRoles        rbaclisters.RoleLister
+	CachedClusterRoles rbaclisters.ClusterRoleLister
+	// Namespaces knows the namespaces that selectors select from.
+	Namespaces Namespaces
+}
+
+// Addons tells where the agent of the public addon managed-serviceaccount keeps
+// the ServiceAccounts of a cluster, which it does not report itself.
+type Addons interface {
+	PublicAgent(ctx context.Context, cluster string) (render.PublicAgent, error)
+}
+
+// inputs reads all that a ClusterPermission depends on.
+func (s *Sources) inputs(ctx context.Context, permission *rbacv1alpha1.ClusterPermission) (render.Inputs, error) {
+	var in render.Inputs
+	var err error
+	if in.Accounts, err = s.accounts(ctx, permission); err != nil {
+		return in, err
+	}
+	if len(in.Accounts) > 0 {
+		if in.PublicAgent, err = s.Addons.PublicAgent(ctx, permission.Namespace); err != nil {
+			return in, fmt.Errorf("looking up the addon of cluster %s: %w", permission.Namespace, err)
+		}
+	}
+	if in.HubRoles, err = s.hubRoles(ctx, permission); err != nil {
+		return in, err
+	}
+	if render.HasSelectors(permission) {
+		if in.Namespaces, in.NamespacesKnown, err = s.Namespaces.list(permission.Namespace); err != nil {
+			return in, err
+		}
+	}
+	return in, nil
+}
+
+// accounts reads the ManagedServiceAccounts that a ClusterPermission names.
+func (s *Sources) accounts(ctx context.Context, permission *rbacv1alpha1.ClusterPermission) (render.Accounts, error) {
+	accounts := render.Accounts{}
+	for _, name := range render.AccountNames(permission) {
+		account, err := s.CachedAccounts.ManagedServiceAccounts(permission.Namespace).Get(name)
+		if err != nil {
+			// A hub that has no accounts at all says the same as one that does not have this one.
+			account, err = s.Accounts.ManagedServiceAccounts(permission.Namespace).Get(ctx, name, metav1.GetOptions{})
+		}
+		switch {
+		case err == nil:
+			accounts[name] = account
+		case !apierrors.IsNotFound(err):
+			return nil, fmt.Errorf("looking up ManagedServiceAccount %s/%s: %w", permission.Namespace, name, err)
+		}
+	}
+	return accounts, nil
+}
+
+// hubRoles reads the roles of the hub that a ClusterPermission refers to.
+func (s *Sources) hubRoles(ctx context.Context, permission *rbacv1alpha1.ClusterPermission) (render.HubRoles, error) {
+	roles := render.HubRoles{}
+	for _, key := range render.HubRoleKeys(permission) {
+		rules, err := s.rules(ctx, key)
+		switch {
+		case err == nil:
+			roles[key] = rules
+		case !apierrors.IsNotFound(err):
+			return nil, fmt.Errorf("looking up %s of the hub: %w", key, err)
+		}
+	}
+	return roles, nil
+}
+
+func (s *Sources) rules(ctx context.Context, key render.HubRoleKey) ([]rbacv1.PolicyRule, error) {
+	if key.Namespace == "" {
+		role, err := s.CachedClusterRoles.Get(key.Name)
+		if err != nil {
+			if role, err = s.HubRoles.ClusterRoles().Get(ctx, key.Name, metav1.GetOptions{}); err != nil {
+				return nil, err
+			}
+		}
+		return role.Rules, nil
+	}
+	role, err := s.CachedRoles.Roles(key.Namespace).Get(key.Name)
+	if err != nil {
+		if role, err = s.HubRoles.Roles(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{}); err != nil {
+			return nil, err
+		}
+	}
+	return role.Rules, nil
+}
