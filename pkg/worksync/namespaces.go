@@ -37,7 +37,7 @@ type managedNamespaces struct {
 	shared cache.SharedIndexInformer
 }
 
-func (n managedNamespaces) informer() cache.SharedIndexInformer      { return n.shared }
+func (n managedNamespaces) informer() cache.SharedIndexInformer    { return n.shared }
 func (n managedNamespaces) cluster(namespace metav1.Object) string { return namespace.GetNamespace() }
 
 func (n managedNamespaces) list(cluster string) ([]render.Namespace, bool, error) {

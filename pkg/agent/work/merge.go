@@ -128,6 +128,11 @@ func enforce(live, want *unstructured.Unstructured) *unstructured.Unstructured {
 		}
 	}
 	enforceValue(result.Object, given, exact)
+	// A ClusterRole whose rules are given has no others: those that an aggregation
+	// collects would be added by the cluster, again and again.
+	if _, ruled := given["rules"]; ruled && exact && given["aggregationRule"] == nil {
+		delete(result.Object, "aggregationRule")
+	}
 	if labels := want.GetLabels(); len(labels) > 0 {
 		result.SetLabels(mergeStrings(result.GetLabels(), labels))
 	}

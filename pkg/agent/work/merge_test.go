@@ -48,6 +48,11 @@ func TestEnforce(t *testing.T) {
 			want:   `{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {k: v, l: w}}`,
 			result: `{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {k: v, l: w, other: x}}`,
 		},
+		"given rules are all rules": {
+			live:   `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: a}, aggregationRule: {clusterRoleSelectors: [{}]}, rules: [{verbs: ["*"], apiGroups: ["*"], resources: ["*"]}]}`,
+			want:   `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: a}, rules: [{verbs: [get], apiGroups: [""], resources: [pods]}]}`,
+			result: `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: a}, rules: [{verbs: [get], apiGroups: [""], resources: [pods]}]}`,
+		},
 		"metadata": {
 			live:   `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, finalizers: [f], labels: {a: x, b: w}, annotations: {c: z}}}`,
 			want:   `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, finalizers: [g], labels: {a: v}, annotations: {d: w}}}`,

@@ -122,6 +122,13 @@ subjects: [` + asAlice + `]
 		"own Role name shadowing another's": {
 			delivered: readerRole + aliceReads + ownRole("Role", "a", all), spec: "roles: [{" + inA + "rules: " + readPods + "}]\n" + inANamespace(`roleRef: {kind: Role}`), want: refusedInNamespace,
 		},
+		"a Role by selector that is delivered in one namespace": {
+			delivered: ownRole("Role", "a", "[]"), spec: "roleBindings: [{namespaceSelector: {}, roleRef: {kind: Role}, " + toBob + "}]", want: refusedInNamespace,
+		},
+		"own selected Role name shadowing one that is not known": {
+			delivered: readerRole + aliceReads + ownRole("Role", "a", "[]") + ownRole("Role", "a", readPods) + ownRole("Role", "b", "[]"),
+			spec:      "roles: [{namespaceSelector: {}, rules: " + readPods + "}]\nroleBindings: [{namespaceSelector: {}, roleRef: {kind: Role}, " + toBob + "}]", want: refusedInNamespace,
+		},
 		"own selected Role name shadowing another's": {
 			delivered: readerRole + aliceReads + ownRole("Role", "a", all), spec: "roles: [{namespaceSelector: {}, rules: " + readPods + "}]\nroleBindings: [{namespaceSelector: {}, roleRef: {kind: Role}, " + toBob + "}]", want: refusedInNamespace,
 		},

@@ -1,6 +1,7 @@
 package escalation
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -19,6 +20,7 @@ roles:
 - {namespaceSelector: {matchLabels: {env: dev}}, rules: [{apiGroups: [""], resources: [secrets], verbs: [get]}]}
 roleBindings:
 - {namespace: a, roleRef: {kind: Role}, subject: {kind: User, name: bob}}
+- {namespace: a, name: three, roleRef: {kind: Role}, subject: {apiGroup: authentication.open-cluster-management.io, kind: ManagedServiceAccount, name: x}}
 - {namespaceSelector: {matchLabels: {env: dev}}, roleRef: {kind: Role}, subject: {kind: User, name: bob}}
 roleRefs: [{kind: ClusterRole, name: ofhub}, {kind: Role, namespace: a, name: ofhub}]
 `
@@ -26,6 +28,8 @@ roleRefs: [{kind: ClusterRole, name: ofhub}, {kind: Role, namespace: a, name: of
 func first[T any](items *[]T) *T { return &(*items)[0] }
 
 func second[T any](items *[]T) *T { return &(*items)[1] }
+
+func third[T any](items *[]T) *T { return &(*items)[2] }
 
 func TestChanges(t *testing.T) {
 	type spec = rbacv1alpha1.ClusterPermissionSpec
@@ -46,6 +50,8 @@ func TestChanges(t *testing.T) {
 		"another way to write it": {change: func(s *spec) {
 			s.ClusterRoleBinding.Subjects[0].APIGroup = rbacv1.GroupName
 			s.ClusterRoleBinding.RoleRef = &rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: cpName}
+			// No namespace of such a subject means anything.
+			second(s.RoleBindings).Subject.Namespace = "b"
 			first(s.RoleRefs).APIGroup = rbacv1.GroupName
 			s.ClusterRole.Rules = []rbacv1.PolicyRule{
 				{APIGroups: []string{""}, Resources: []string{"pods"}, ResourceNames: []string{"x"}, Verbs: []string{"get"}},
@@ -62,7 +68,7 @@ func TestChanges(t *testing.T) {
 		"taking references away": {change: func(s *spec) { s.RoleRefs = nil }},
 		"taking a role and its bindings away": {change: func(s *spec) {
 			s.ClusterRole, s.ClusterRoleBinding = nil, nil
-			*s.Roles, *s.RoleBindings = (*s.Roles)[1:], (*s.RoleBindings)[1:]
+			*s.Roles, *s.RoleBindings = (*s.Roles)[1:], (*s.RoleBindings)[2:]
 		}},
 		"taking rules away": {change: func(s *spec) {
 			s.ClusterRole.Rules[0].Verbs = s.ClusterRole.Rules[0].Verbs[:1]
@@ -81,7 +87,7 @@ func TestChanges(t *testing.T) {
 				second(s.Roles).Rules = append(second(s.Roles).Rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get"}})
 			},
 			// The selected Role may be in the namespace of the other as well.
-			want: []string{"escalate spec.roles[1]", "bind spec.roleBindings[0]", "bind spec.roleBindings[1]"},
+			want: []string{"escalate spec.roles[1]", "bind spec.roleBindings[0]", "bind spec.roleBindings[1]", "bind spec.roleBindings[2]"},
 		},
 		"rules losing their resource names": {
 			change: func(s *spec) { s.ClusterRole.Rules[1].ResourceNames = nil },
@@ -120,18 +126,18 @@ func TestChanges(t *testing.T) {
 		},
 		"another namespace": {
 			change: func(s *spec) {
-				first(s.Roles).Namespace, first(s.RoleBindings).Namespace = "kube-system", "kube-system"
+				first(s.Roles).Namespace, first(s.RoleBindings).Namespace, second(s.RoleBindings).Namespace = "kube-system", "kube-system", "kube-system"
 			},
-			want: []string{"escalate spec.roles[0]", "bind spec.roleBindings[0]"},
+			want: []string{"escalate spec.roles[0]", "bind spec.roleBindings[0]", "bind spec.roleBindings[1]"},
 		},
 		"another selector": {
 			change: func(s *spec) {
-				second(s.Roles).NamespaceSelector.MatchLabels["env"], second(s.RoleBindings).NamespaceSelector.MatchLabels["env"] = "prod", "prod"
+				second(s.Roles).NamespaceSelector.MatchLabels["env"], third(s.RoleBindings).NamespaceSelector.MatchLabels["env"] = "prod", "prod"
 			},
-			want: []string{"escalate spec.roles[1]", "bind spec.roleBindings[1]"},
+			want: []string{"escalate spec.roles[1]", "bind spec.roleBindings[2]"},
 		},
 		"an empty selector": {
-			change: func(s *spec) { second(s.RoleBindings).NamespaceSelector.MatchLabels = nil }, want: []string{"bind spec.roleBindings[1]"},
+			change: func(s *spec) { third(s.RoleBindings).NamespaceSelector.MatchLabels = nil }, want: []string{"bind spec.roleBindings[2]"},
 		},
 		"a reference to another role of the hub": {
 			change: func(s *spec) { first(s.RoleRefs).Name = "another" }, want: []string{"escalate spec.roleRefs[0]"},
@@ -191,6 +197,23 @@ func TestOwnDelivery(t *testing.T) {
 	want := []string{"bind spec.clusterRoleBinding"}
 	if got := missing(check(t, alice, &hub{}, manifests(t, readerRole+aliceReads+own+own), changed, old)); !slices.Equal(got, want) {
 		t.Errorf("another's delivery: missing %q, not %q", got, want)
+	}
+}
+
+// The same for Roles, wherever they are placed.
+func TestOwnDeliveryOfRoles(t *testing.T) {
+	for _, place := range []string{"namespace: a", "namespaceSelector: {}"} {
+		const role = `roles: [{%[1]s, rules: [{apiGroups: [%[2]s], resources: [%[3]s], verbs: [get]}]}]
+roleBindings: [{%[1]s, roleRef: {kind: Role}, subject: {kind: User, name: %[4]s}}]`
+		old, changed := yamlSpec(t, fmt.Sprintf(role, place, "apps", "deployments", "bob")), yamlSpec(t, fmt.Sprintf(role, place, `""`, "pods", "mallory"))
+		own := ownRole("Role", "a", "[{apiGroups: [apps], resources: [deployments], verbs: [get]}]")
+		if refusal := check(t, alice, &hub{}, manifests(t, readerRole+aliceReads+own), changed, old); refusal != nil {
+			t.Errorf("%s: its own former delivery: %v", place, missing(refusal))
+		}
+		want := []string{"bind spec.roleBindings[0]"}
+		if got := missing(check(t, alice, &hub{}, manifests(t, readerRole+aliceReads+own), changed, nil)); !slices.Equal(got, want) {
+			t.Errorf("%s: another's delivery: missing %q, not %q", place, got, want)
+		}
 	}
 }
 

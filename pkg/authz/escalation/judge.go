@@ -43,9 +43,7 @@ func (j *judge) missing(g *grant) *MissingGrant {
 	unknown := false
 	if g.open || g.shadowed {
 		others := j.deliveredByOthers(g.role)
-		// Where others deliver it tells nothing about the namespaces where they do not.
-		somewhere := g.where.selected && g.role.kind == kindRole
-		unknown = others.opaque || g.open && (others.absent || somewhere)
+		unknown = others.opaque || g.open && others.absent
 		rules = append(rules[:len(rules):len(rules)], within(g.where, others.rules)...)
 	}
 	if (g.live || unknown && !j.held.has(g.role, g.where)) && !j.holdsEverything(g.where) {
@@ -64,14 +62,15 @@ func (j *judge) deliveredByOthers(key roleKey) contents {
 	if known, found := j.others[key]; found {
 		return known
 	}
-	others := contents{absent: true}
+	var others contents
 	if key.kind != kindRole || key.namespace != "" {
 		others = j.delivered.role(key, j.before.roles.versions(key))
 	} else {
+		// That it is in some namespaces tells nothing about the rest.
+		others.absent = true
 		for _, namespace := range j.delivered.namespaces[key.name] {
 			one := roleKey{kind: key.kind, namespace: namespace, name: key.name}
 			there := j.delivered.role(one, j.before.roles.versions(one))
-			others.absent = others.absent && there.absent
 			others.opaque = others.opaque || there.opaque
 			others.rules = append(others.rules, there.rules...)
 		}

@@ -8,6 +8,7 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/component-helpers/auth/rbac/validation"
 
@@ -88,7 +89,7 @@ func TestRefusalIsBounded(t *testing.T) {
 }
 
 // A few kilobytes can list billions of combinations. They are not compared one by
-// one: who does not hold everything is refused.
+// one: who does not hold everything is refused, even if it holds all of these.
 func TestCombinationsBeyondCounting(t *testing.T) {
 	words := make([]string, 60)
 	for i := range words {
@@ -96,7 +97,12 @@ func TestCombinationsBeyondCounting(t *testing.T) {
 	}
 	rule := rbacv1.PolicyRule{APIGroups: words, Resources: words, Verbs: words}
 	s := &rbacv1alpha1.ClusterPermissionSpec{ClusterRole: &rbacv1alpha1.ClusterRole{Rules: []rbacv1.PolicyRule{rule}}}
-	refusal := check(t, alice, &hub{}, manifests(t, readerRole+aliceReads), s, nil)
+	held := manifests(t, readerRole+aliceReads+bound("huge", "{kind: User, name: alice}"))
+	held = append(held, source{}.manifest(t, &rbacv1.ClusterRole{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole"},
+		ObjectMeta: metav1.ObjectMeta{Name: "huge"}, Rules: s.ClusterRole.Rules,
+	}))
+	refusal := check(t, alice, &hub{}, held, s, nil)
 	if refusal == nil || len(refusal.Missing[0].Rules) != 1 || len(refusal.Missing[0].Rules[0].Verbs) != len(words) {
 		t.Fatalf("refused: %v", missing(refusal))
 	}
@@ -113,11 +119,37 @@ func TestCombinationsBeyondCounting(t *testing.T) {
 	}
 }
 
+// The bound is one for all parts of a spec together.
+func TestManyCombinations(t *testing.T) {
+	words := make([]string, 30)
+	for i := range words {
+		words[i] = fmt.Sprint("w", i)
+	}
+	rules := []rbacv1.PolicyRule{{APIGroups: words, Resources: words, Verbs: words}}
+	held := append(manifests(t, readerRole+aliceReads+bound("big", "{kind: User, name: alice}")), source{}.manifest(t, &rbacv1.ClusterRole{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole"},
+		ObjectMeta: metav1.ObjectMeta{Name: "big"}, Rules: rules,
+	}))
+	one := &rbacv1alpha1.ClusterPermissionSpec{ClusterRole: &rbacv1alpha1.ClusterRole{Rules: rules}}
+	if refusal := check(t, alice, &hub{}, held, one, nil); refusal != nil {
+		t.Errorf("once: %v", missing(refusal))
+	}
+	var roles []rbacv1alpha1.Role
+	for i := range 10 {
+		roles = append(roles, rbacv1alpha1.Role{Namespace: fmt.Sprint("n", i), Rules: rules})
+	}
+	if check(t, alice, &hub{}, held, &rbacv1alpha1.ClusterPermissionSpec{Roles: &roles}, nil) == nil {
+		t.Error("ten times: nothing is refused")
+	}
+}
+
 func TestCompactMeansTheSame(t *testing.T) {
 	rules := []rbacv1.PolicyRule{
 		{APIGroups: []string{"", "apps"}, Resources: []string{"pods", "deployments"}, Verbs: []string{"list", "get"}},
 		{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, ResourceNames: []string{"x", "y"}, Verbs: []string{"get", "update"}},
 		{APIGroups: []string{"apps"}, Resources: []string{"replicasets"}, Verbs: []string{"delete"}},
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}},
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"x"}, Verbs: []string{"get"}},
 		{NonResourceURLs: []string{"/a", "/b"}, Verbs: []string{"get", "post"}},
 	}
 	_, atoms := validation.Covers(nil, rules)

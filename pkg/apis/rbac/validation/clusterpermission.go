@@ -185,7 +185,8 @@ func validatePlacement(namespace string, selector *metav1.LabelSelector, fldPath
 		return placement{namespace: namespace}, errs
 	}
 	errs = append(errs, metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, fldPath.Child("namespaceSelector"))...)
-	// Two ways to write one selector have the same canonical form.
+	// One order of the same requirements for all. Selectors that select the same in
+	// other words are merged when they are rendered.
 	canonical := metav1.FormatLabelSelector(selector)
 	return placement{selector: canonical, selected: true}, errs
 }
