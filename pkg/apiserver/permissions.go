@@ -43,6 +43,7 @@ func (c CompletedConfig) deliverer(clients *clients, informers informerFactories
 		Permissions:       clients.own.RbacV1alpha1(),
 		CachedPermissions: informers.own.Rbac().V1alpha1().ClusterPermissions().Lister(),
 		Works:             clients.works.WorkV1(),
+		CachedWorks:       informers.works.Work().V1().ManifestWorks().Lister(),
 		Clusters:          clients.clusters.ClusterV1(),
 		CachedClusters:    informers.clusters.Cluster().V1().ManagedClusters().Lister(),
 		Sources: &worksync.Sources{

@@ -135,10 +135,6 @@ func TestConditionsOfApproval(t *testing.T) {
 			if applied == nil || applied.ObservedGeneration != test.delivered || (applied.Status == metav1.ConditionTrue) == test.nothing {
 				t.Errorf("got %+v for what is delivered", applied)
 			}
-			cp.Status = status
-			if isApplied(cp) == test.nothing {
-				t.Errorf("counts as applied: %v", isApplied(cp))
-			}
 			if created := meta.FindStatusCondition(status.Conditions, rbacv1alpha1.ConditionRBACManifestWorkCreated); test.nothing && created.Reason != reasonApprovalPending {
 				t.Errorf("got %+v, want the reason %s", created, reasonApprovalPending)
 			}

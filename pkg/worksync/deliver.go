@@ -17,7 +17,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -30,6 +29,7 @@ import (
 	workclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/work/v1"
 	clusterlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/cluster/v1"
 	rbaclisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/rbac/v1alpha1"
+	worklisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/work/v1"
 	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
 )
 
@@ -40,8 +40,10 @@ type Deliverer struct {
 	// Permissions reads ClusterPermissions; CachedPermissions knows most of them without asking.
 	Permissions       rbacclient.ClusterPermissionsGetter
 	CachedPermissions rbaclisters.ClusterPermissionLister
-	// Works reads and writes ManifestWorks, wherever the hub keeps them.
-	Works workclient.ManifestWorksGetter
+	// Works reads and writes ManifestWorks, wherever the hub keeps them; CachedWorks
+	// knows most of them without asking.
+	Works       workclient.ManifestWorksGetter
+	CachedWorks worklisters.ManifestWorkLister
 	// Clusters reads ManagedClusters, wherever the hub keeps them; CachedClusters
 	// knows most of them without asking.
 	Clusters       clusterclient.ManagedClustersGetter
@@ -104,10 +106,11 @@ func (d *Deliverer) Delivered(ctx context.Context, namespace string) ([]workv1.M
 	}
 	var out []workv1.Manifest
 	for _, permission := range permissions {
-		if !isApplied(permission) {
-			continue
+		work, err := d.CachedWorks.ManifestWorks(namespace).Get(render.WorkName(permission))
+		if err != nil || permission.DeletionTimestamp != nil || !isApplied(work) || !metav1.IsControlledBy(work, permission) {
+			continue // a cache knows or does not
 		}
-		// What the works say could have been written by somebody else.
+		// Somebody else may have written what the work says.
 		result, err := d.render(ctx, permission)
 		var unrenderable *unrenderableError
 		if errors.As(err, &unrenderable) {
@@ -116,18 +119,11 @@ func (d *Deliverer) Delivered(ctx context.Context, namespace string) ([]workv1.M
 		if err != nil {
 			return nil, err
 		}
-		if result.Work != nil {
-			out = append(out, result.Work.Spec.Workload.Manifests...)
+		if result.Work != nil && upToDate(work, result.Work) {
+			out = append(out, work.Spec.Workload.Manifests...)
 		}
 	}
 	return out, nil
-}
-
-// isApplied tells whether what is to be delivered of a ClusterPermission is on the cluster.
-func isApplied(permission *rbacv1alpha1.ClusterPermission) bool {
-	_, generation := permission.Delivered()
-	applied := meta.FindStatusCondition(permission.Status.Conditions, rbacv1alpha1.ConditionAppliedRBACManifestWork)
-	return permission.DeletionTimestamp == nil && applied != nil && applied.Status == metav1.ConditionTrue && applied.ObservedGeneration == generation
 }
 
 // Deliver writes the ManifestWork of a stored ClusterPermission. Where the

@@ -239,11 +239,16 @@ func judgeApplied(set func(string, metav1.ConditionStatus, string, string), work
 		return
 	}
 	applied := *meta.FindStatusCondition(work.Status.Conditions, workv1.WorkApplied)
-	if applied.Status != metav1.ConditionTrue && everythingWritten(work) {
+	if applied.Status != metav1.ConditionTrue && isApplied(work) {
 		applied.Status, applied.Reason = metav1.ConditionTrue, workv1.ReasonAppliedManifestWorkComplete
 		applied.Message = "Everything to be written is applied; what is only looked at does not all exist."
 	}
 	set(rbacv1alpha1.ConditionAppliedRBACManifestWork, applied.Status, applied.Reason, applied.Message+"\n"+hint(work))
+}
+
+// isApplied tells whether the agent has applied a work as it is now.
+func isApplied(work *workv1.ManifestWork) bool {
+	return reported(work) && (meta.IsStatusConditionTrue(work.Status.Conditions, workv1.WorkApplied) || everythingWritten(work))
 }
 
 // everythingWritten tells whether all objects are applied but for roles that

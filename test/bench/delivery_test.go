@@ -50,9 +50,13 @@ type arrivals struct {
 	changed  chan struct{} // closed and replaced with each arrival and departure
 }
 
+func newArrivals() *arrivals {
+	return &arrivals{seen: map[string]int{}, complete: map[string]time.Time{}, changed: make(chan struct{})}
+}
+
 func watchArrivals(b *testing.B, f *fleet) *arrivals {
 	b.Helper()
-	a := &arrivals{seen: map[string]int{}, complete: map[string]time.Time{}, changed: make(chan struct{})}
+	a := newArrivals()
 	factory := informers.NewSharedInformerFactory(f.managed, 0)
 	handler := cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { a.note(obj, 1) },

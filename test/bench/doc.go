@@ -2,7 +2,9 @@
 // with etcd writing to disk as in production. `make bench` prints the figures;
 // nothing here judges them.
 //
-//	BENCH_COUNT   ClusterPermissions of one measurement; 200 if not given
-//	BENCH_STORED  ClusterPermissions at which memory is measured; 1000 if not given
-//	KEEP          a directory to keep data and logs in
+//	BENCH_COUNT       ClusterPermissions of one measurement, accounts that move; 200 if not given
+//	BENCH_STORED      ClusterPermissions at which memory and moves are measured; 1000 if not given
+//	BENCH_NAMESPACES  namespaces that are labelled; 100 if not given
+//	BENCH_ACCOUNTS    idle ManagedServiceAccounts; 5000 if not given
+//	KEEP              a directory to keep data and logs in
 package bench

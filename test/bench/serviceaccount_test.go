@@ -33,24 +33,31 @@ func createAccount(b *testing.B, f *fleet, name string) {
 	}
 }
 
-// watched counts what is written for accounts, and notes when their Secrets appear on the hub.
+// watched counts what is written, and notes what arrives.
 type watched struct {
-	arrivals
+	*arrivals
 	writes atomic.Int64
 }
 
-func watchAccounts(b *testing.B, f *fleet) *watched {
-	b.Helper()
-	w := &watched{arrivals: arrivals{seen: map[string]int{}, complete: map[string]time.Time{}, changed: make(chan struct{})}}
-	hub, err := kubernetes.NewForConfig(f.Hub.AdminConfig())
-	if err != nil {
-		b.Fatal(err)
-	}
-	count := cache.ResourceEventHandlerFuncs{
+// count is a handler that counts every change as a write.
+func (w *watched) count() cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { w.writes.Add(1) },
 		UpdateFunc: func(any, any) { w.writes.Add(1) },
 		DeleteFunc: func(any) { w.writes.Add(1) },
 	}
+}
+
+// watchAccounts counts what is written for accounts, and notes when their Secrets
+// appear on the hub.
+func watchAccounts(b *testing.B, f *fleet) *watched {
+	b.Helper()
+	w := &watched{arrivals: newArrivals()}
+	hub, err := kubernetes.NewForConfig(f.Hub.AdminConfig())
+	if err != nil {
+		b.Fatal(err)
+	}
+	count := w.count()
 	onHub := informers.NewSharedInformerFactoryWithOptions(hub, 0, informers.WithNamespace(cluster1))
 	onCluster := informers.NewSharedInformerFactory(f.managed, 0)
 	ocm := externalversions.NewSharedInformerFactory(f.ocm, 0)

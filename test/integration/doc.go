@@ -25,7 +25,32 @@
 //
 //  8. agents read every Secret           TestHostileAgent, TestHostileAgentCannotMintHubTokens, TestAccessFollowsTheAccounts
 //
-//     CRASH_CREATES  how many ClusterPermissions the crash test creates
-//     CRASH_SEED     the seed of its kills, to repeat a run that failed
-//     KEEP           a directory to keep data and logs in
+// The public controller of ClusterPermissions is known to fail in nine ways. Ours
+// does not:
+//
+//  1. bad ones are found later, or never  TestRefusedAtAdmission, TestRefusedUpdate, TestWeakness1BadInputsAreRefused, TestServer/work_survives_the_lack_of_a_write
+//
+//  2. who creates one is administrator    TestWeakness2CreatorsDoNotBecomeAdministrators, TestEscalationIsRefused
+//
+//  3. one that needs more stops others    TestWeakness3WhatOneNeedsDoesNotStopOthers
+//
+//  4. old namespaces of accounts return   TestWeakness4AccountThatMovesFast, TestWeakness4AddonThatMovesFast, TestBindingFollowsTheReport, TestHubThatKeepsAccounts
+//
+//  5. looking at roles spoils the work    TestWeakness5OwnRolesAreNotLookedAtTwice, TestWeakness5MissingRolesAreReportedAsTheyComeAndGo, TestSpellingOfTodaysController
+//
+//  6. conditions flap, or stay            TestWeakness6ConditionsDoNotFlap, TestWeakness6ValidationClears, TestWeakness5OwnRolesAreNotLookedAtTwice (those of validate go with it)
+//
+//  7. one object unreported hides all     TestWeakness7OneUnreportedObjectDoesNotHideTheOthers
+//
+//  8. reports during an outage are lost   TestWeakness8ReportsWhileTheServerIsDown
+//
+//  9. works are written again and again   TestWeakness9NothingIsWrittenForNothing, TestNothingIsWrittenWhenNothingChanged, TestWeakness9NoNamespaceMatches (no empty work)
+//
+// TestPermissionTable puts the golden files of the renderer to the hub.
+//
+// Some tests are told more by the environment:
+//
+//	CRASH_CREATES  how many ClusterPermissions the crash test creates
+//	CRASH_SEED     the seed of its kills, to repeat a run that failed
+//	KEEP           a directory to keep data and logs in
 package integration

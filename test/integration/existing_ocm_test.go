@@ -26,6 +26,13 @@ import (
 // artifacts/deploy/existing-ocm, which leaves these groups alone, and others to be left.
 func hubThatRunsOCM(t *testing.T, leftAlone ...schema.GroupVersion) *localhub.Cluster {
 	t.Helper()
+	hub, _ := serverOfHubThatRunsOCM(t, leftAlone...)
+	return hub
+}
+
+// serverOfHubThatRunsOCM is hubThatRunsOCM with its server.
+func serverOfHubThatRunsOCM(t *testing.T, leftAlone ...schema.GroupVersion) (*localhub.Cluster, *localhub.APIServer) {
+	t.Helper()
 	ctx, dir := t.Context(), ownDir(t)
 	hub, err := localhub.NewCluster(localhub.ClusterOptions{Name: "ocm-hub", Dir: filepath.Join(dir, "hub"), NoFsync: true})
 	if err != nil {
@@ -53,14 +60,15 @@ func hubThatRunsOCM(t *testing.T, leftAlone ...schema.GroupVersion) *localhub.Cl
 		t.Fatal(err)
 	}
 
-	var off []string
-	for _, version := range append(leftAlone, workv1.SchemeGroupVersion, clusterv1.SchemeGroupVersion, clusterv1beta2.SchemeGroupVersion) {
-		off = append(off, version.String()+"=false")
+	args := overlayArgs(t)
+	for i := range args {
+		if strings.HasPrefix(args[i], "--runtime-config=") {
+			for _, version := range leftAlone {
+				args[i] += "," + version.String() + "=false"
+			}
+		}
 	}
-	server, err := localhub.NewAPIServer(localhub.APIServerOptions{
-		Hub: hub, Dir: filepath.Join(dir, "apiserver"),
-		Args: []string{"--runtime-config=" + strings.Join(off, ",")},
-	})
+	server, err := localhub.NewAPIServer(localhub.APIServerOptions{Hub: hub, Dir: filepath.Join(dir, "apiserver"), Args: args})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +89,41 @@ func hubThatRunsOCM(t *testing.T, leftAlone ...schema.GroupVersion) *localhub.Cl
 	if err := server.Register(ctx, rbacv1alpha1.GroupName); err != nil {
 		t.Fatal(err)
 	}
-	return hub
+	return hub, server
+}
+
+// overlayArgs are the arguments that artifacts/deploy/existing-ocm adds to the server's.
+func overlayArgs(t *testing.T) []string {
+	t.Helper()
+	var overlay struct {
+		Patches []struct {
+			Target struct{ Kind string }
+			Patch  string
+		}
+	}
+	content := must(os.ReadFile(filepath.Join(localhub.Root(), "artifacts", "deploy", "existing-ocm", "kustomization.yaml")))(t)
+	if err := yaml.Unmarshal(content, &overlay); err != nil {
+		t.Fatal(err)
+	}
+	var args []string
+	for _, patch := range overlay.Patches {
+		if patch.Target.Kind != "Deployment" {
+			continue
+		}
+		var operations []struct{ Op, Path, Value string }
+		if err := yaml.Unmarshal([]byte(patch.Patch), &operations); err != nil {
+			t.Fatal(err)
+		}
+		for _, operation := range operations {
+			if operation.Op == "add" && strings.HasSuffix(operation.Path, "/containers/0/args/-") {
+				args = append(args, operation.Value)
+			}
+		}
+	}
+	if len(args) == 0 {
+		t.Fatal("the overlay adds no arguments")
+	}
+	return args
 }
 
 // ManifestWorks of ClusterPermissions go where the hub keeps ManifestWorks.

@@ -61,6 +61,8 @@ func (c *Checker) Check(ctx context.Context, cp *rbacv1alpha1.ClusterPermission,
 	}
 	judge := newJudge(caller, manifests, before, work)
 	refusal := &Refusal{User: caller.GetName(), Namespace: cp.Namespace, Name: cp.Name}
+	// The next try would get another name.
+	refusal.generated = delivered == nil && cp.GenerateName != ""
 	for i := range needed {
 		if missing := judge.missing(&needed[i]); missing != nil {
 			refusal.Missing = append(refusal.Missing, *missing)

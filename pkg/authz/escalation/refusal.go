@@ -30,6 +30,9 @@ type Refusal struct {
 	// Missing are the grants that the caller may not make, in the order of the
 	// spec, and never none.
 	Missing []MissingGrant
+
+	// generated is set if the server has made up the name.
+	generated bool
 }
 
 // MissingGrant is one part of a ClusterPermission that its author may not grant.
@@ -78,9 +81,11 @@ func (r *Refusal) Warnings() []string {
 // rule is the narrowest one that would allow all that is missing.
 func (r *Refusal) rule() string {
 	rule := rbacv1.PolicyRule{
-		APIGroups:     []string{rbacv1alpha1.GroupName},
-		Resources:     []string{resource},
-		ResourceNames: []string{r.Name},
+		APIGroups: []string{rbacv1alpha1.GroupName},
+		Resources: []string{resource},
+	}
+	if !r.generated {
+		rule.ResourceNames = []string{r.Name}
 	}
 	for _, verb := range []string{verbBind, verbEscalate} {
 		for i := range r.Missing {

@@ -88,7 +88,8 @@ func (g *grants) admit(ctx context.Context, obj, old *rbac.ClusterPermission) er
 	case Enforce:
 		return refusal.Forbidden()
 	case Approve:
-		warning.AddWarning(ctx, "", fmt.Sprintf("stored, but not delivered before it is approved: %s", refusal.Message()))
+		warning.AddWarning(ctx, "", "stored, but not delivered before it is approved")
+		warn(ctx, refusal)
 	case Warn:
 		warn(ctx, refusal)
 	}

@@ -1,0 +1,163 @@
+package integration_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/kubernetes"
+
+	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/localhub"
+)
+
+// overlaid is a hub that runs OCM, with our server as the overlay starts it.
+type overlaid struct {
+	cluster *localhub.Cluster
+	server  *localhub.APIServer
+	ocm     *versioned.Clientset
+	hub     *kubernetes.Clientset
+}
+
+// On a hub that runs OCM, what could be created before can be created on.
+func TestPermissionsOfHubThatRunsOCM(t *testing.T) {
+	t.Parallel()
+	cluster, server := serverOfHubThatRunsOCM(t)
+	o := &overlaid{
+		cluster: cluster, server: server,
+		ocm: ocmClient(t, cluster.AdminConfig(), nil), hub: must(kubernetes.NewForConfig(cluster.AdminConfig()))(t),
+	}
+	t.Run("who may not grant is warned", o.warns)
+	t.Run("selectors select the hub's namespaces", o.selects)
+	t.Run("works name an executor", o.executes)
+}
+
+// work waits until the one work of a ClusterPermission passes a check.
+func (o *overlaid) work(t *testing.T, name, what string, check func(*workv1.ManifestWork) error) {
+	t.Helper()
+	eventually(t, what, func(ctx context.Context) error {
+		works, err := worksOf(ctx, o.ocm, name)
+		if err != nil {
+			return err
+		}
+		if len(works) != 1 {
+			return fmt.Errorf("there are %d works", len(works))
+		}
+		return check(&works[0])
+	})
+}
+
+func (o *overlaid) warns(t *testing.T) {
+	const name = "warned-on-an-ocm-hub"
+	alice := newCaller(t, o.cluster, "alice-of-ocm").isAdmin(t)
+	create(t, alice.ocm, permission(name))
+	if texts := alice.warnings.take(); len(texts) != 4 {
+		t.Errorf("alice has got %d warnings, not one for each part: %q", len(texts), texts)
+	}
+	o.work(t, name, "its work is in the hub's own store", func(*workv1.ManifestWork) error { return nil })
+}
+
+// namespace creates a namespace on the hub.
+func (o *overlaid) namespace(t *testing.T, name, team string) {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"team": team}}}
+	if _, err := o.hub.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (o *overlaid) selects(t *testing.T) {
+	const name = "selects-on-an-ocm-hub"
+	// Nobody deletes namespaces here, and the test may run again on the same data.
+	run := rand.String(5)
+	first, second, another := "first-"+run, "second-"+run, "another-"+run
+	o.namespace(t, first, run)
+	o.namespace(t, another, "not-"+run)
+	cp := permission(name)
+	team := &metav1.LabelSelector{MatchLabels: map[string]string{"team": run}}
+	(*cp.Spec.Roles)[0].Namespace, (*cp.Spec.Roles)[0].NamespaceSelector = "", team
+	(*cp.Spec.RoleBindings)[0].Namespace, (*cp.Spec.RoleBindings)[0].NamespaceSelector = "", team
+	create(t, o.ocm, cp)
+	places := func(want ...string) func(*workv1.ManifestWork) error {
+		return func(work *workv1.ManifestWork) error {
+			for _, kind := range []string{"Role", "RoleBinding"} {
+				var got []string
+				for _, manifest := range work.Spec.Workload.Manifests {
+					var object metav1.PartialObjectMetadata
+					if err := json.Unmarshal(manifest.Raw, &object); err != nil {
+						return err
+					}
+					if object.Kind == kind {
+						got = append(got, object.Namespace)
+					}
+				}
+				slices.Sort(got)
+				if !slices.Equal(got, want) {
+					return fmt.Errorf("each %s is in %v", kind, got)
+				}
+			}
+			return nil
+		}
+	}
+	o.work(t, name, "the hub's namespace is selected", places(first))
+	o.namespace(t, second, run)
+	o.work(t, name, "a new namespace of the hub is selected", places(first, second))
+	patch := []byte(`{"metadata":{"labels":{"team":null}}}`)
+	if _, err := o.hub.CoreV1().Namespaces().Patch(t.Context(), first, "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	o.work(t, name, "a namespace that does not match any more is left out", places(second))
+}
+
+// executes: OCM's validating agents refuse works without an executor, unless they
+// let works of the agent's own ServiceAccount be, which is what the flag names.
+func (o *overlaid) executes(t *testing.T) {
+	const name = "executed-on-an-ocm-hub"
+	create(t, o.ocm, permission(name))
+	o.work(t, name, "the work names no executor", func(work *workv1.ManifestWork) error {
+		if work.Spec.Executor != nil {
+			return fmt.Errorf("it names %v", work.Spec.Executor)
+		}
+		return nil
+	})
+	for _, account := range []string{"open-cluster-management-agent/klusterlet-work-sa", "another-place/another-account"} {
+		if err := o.server.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		o.server.Args = append(slices.Clone(o.server.Args), "--work-executor="+account)
+		if err := o.server.Process.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		namespace, accountName, _ := strings.Cut(account, "/")
+		named := func(work *workv1.ManifestWork) error {
+			executor := work.Spec.Executor
+			switch {
+			case executor == nil:
+				return errors.New("it names none")
+			case executor.Subject.ServiceAccount == nil || executor.Subject.Type != workv1.ExecutorSubjectTypeServiceAccount:
+				return fmt.Errorf("it names %v", executor.Subject)
+			case executor.Subject.ServiceAccount.Namespace != namespace || executor.Subject.ServiceAccount.Name != accountName:
+				return fmt.Errorf("it names %v", *executor.Subject.ServiceAccount)
+			}
+			return nil
+		}
+		o.work(t, name, "the stored work names "+account, named)
+		later := &rbacv1alpha1.ClusterPermission{}
+		eventually(t, "ClusterPermissions can be created again", func(ctx context.Context) error {
+			var err error
+			later, err = o.ocm.RbacV1alpha1().ClusterPermissions(cluster1).Create(ctx, permission("executed-by-"+accountName), metav1.CreateOptions{})
+			return err
+		})
+		deleteLater(t, o.ocm, cluster1, later.Name)
+		o.work(t, later.Name, "a new work names "+account, named)
+	}
+}

@@ -1,0 +1,312 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
+	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
+	"open-cluster-management.io/hub-apiserver/test/localhub"
+)
+
+// Weakness 5, first half: what a binding refers to is looked at once, and never
+// what the ClusterPermission itself delivers.
+func TestWeakness5OwnRolesAreNotLookedAtTwice(t *testing.T) {
+	f := shared(t)
+	const name = "weakness-5-own"
+	cp := permission(name)
+	cp.Spec.Validate = new(true)
+	cp.Spec.ClusterRoleBindings = &[]rbacv1alpha1.ClusterRoleBinding{
+		{Name: name + "-by-name", Subject: user("bob"), RoleRef: &rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}},
+		{Name: name + "-view", Subject: user("bob"), RoleRef: &rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"}},
+		{Name: name + "-view-too", Subject: user("eve"), RoleRef: &rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"}},
+	}
+	*cp.Spec.RoleBindings = append(*cp.Spec.RoleBindings,
+		rbacv1alpha1.RoleBinding{Namespace: "kube-system", RoleRef: rbacv1alpha1.RoleRef{Kind: "ClusterRole"}, Subject: user("bob")})
+	create(t, f.ocm, cp)
+	cp = f.applied(t, name)
+
+	work, seen := f.workOf(t, cp), map[object]int{}
+	for _, value := range manifests(work) {
+		manifest := value.(map[string]any)
+		metadata := manifest["metadata"].(map[string]any)
+		namespace, _ := metadata["namespace"].(string)
+		called, _ := metadata["name"].(string)
+		o := object{manifest["kind"].(string), namespace, called}
+		if seen[o]++; seen[o] > 1 || called == "" {
+			t.Errorf("%s is in the work %d times", o, seen[o])
+		}
+	}
+	want := []workv1.ResourceIdentifier{{Group: rbacv1.GroupName, Resource: "clusterroles", Name: "view"}}
+	var lookedAt []workv1.ResourceIdentifier
+	for _, config := range work.Spec.ManifestConfigs {
+		lookedAt = append(lookedAt, config.ResourceIdentifier)
+	}
+	if !slices.Equal(lookedAt, want) {
+		t.Errorf("the agent only looks at %v, not %v", lookedAt, want)
+	}
+	// Its own are found as well.
+	f.permissionSays(t, cluster1, name, "ValidateClusterRolesExist", metav1.ConditionTrue)
+	f.permissionSays(t, cluster1, name, "ValidateRolesExist", metav1.ConditionTrue)
+
+	// Weakness 6: the conditions go with what they are about.
+	f.update(t, name, func(cp *rbacv1alpha1.ClusterPermission) { cp.Spec.Validate = new(false) })
+	eventually(t, "nothing is said of roles any more", func(ctx context.Context) error {
+		cp, err := f.get(ctx, name)
+		if err != nil {
+			return err
+		}
+		for _, condition := range cp.Status.Conditions {
+			if strings.HasPrefix(condition.Type, "Validate") {
+				return fmt.Errorf("there is %s: %s", condition.Type, condition.Message)
+			}
+		}
+		return hasCondition(cp, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionTrue)
+	})
+}
+
+// Weakness 5, second half: what is only looked at is said to be missing as long as
+// it is, and no longer.
+func TestWeakness5MissingRolesAreReportedAsTheyComeAndGo(t *testing.T) {
+	f := shared(t)
+	const name, role = "weakness-5-missing", "comes-later"
+	cp := permission(name)
+	cp.Spec = rbacv1alpha1.ClusterPermissionSpec{
+		Validate: new(true),
+		ClusterRoleBinding: &rbacv1alpha1.ClusterRoleBinding{
+			Subject: user("alice"), RoleRef: &rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		},
+		RoleBindings: &[]rbacv1alpha1.RoleBinding{{Namespace: "default", RoleRef: named("Role", role), Subject: user("alice")}},
+	}
+	create(t, f.ocm, cp)
+	found := func(status metav1.ConditionStatus, texts ...string) {
+		t.Helper()
+		f.permissionSays(t, cluster1, name, "ValidateClusterRolesExist", status, texts...)
+		f.permissionSays(t, cluster1, name, "ValidateRolesExist", status, texts...)
+	}
+	found(metav1.ConditionFalse, role)
+	// That a role is missing keeps no binding away.
+	f.present(t, object{"ClusterRoleBinding", "", name}, object{"RoleBinding", "default", name})
+	f.applied(t, name)
+
+	createClusterRole(t, f.managed, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: role}, Rules: readPods})
+	createRole(t, f.managed, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: role}, Rules: readPods})
+	found(metav1.ConditionTrue)
+	if rules := must(f.managed.RbacV1().ClusterRoles().Get(t.Context(), role, metav1.GetOptions{}))(t).Rules; len(rules) != len(readPods) {
+		t.Errorf("what is only looked at was written: its rules are %v", rules)
+	}
+	if err := f.managed.RbacV1().ClusterRoles().Delete(t.Context(), role, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.managed.RbacV1().Roles("default").Delete(t.Context(), role, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	found(metav1.ConditionFalse, role)
+}
+
+// Weakness 6: what the agent reports changes nothing of what is said about a part
+// that cannot be delivered, and when.
+func TestWeakness6ConditionsDoNotFlap(t *testing.T) {
+	f := shared(t)
+	const reports = 40
+	cluster := f.silentCluster(t)
+	cp := permission("weakness-6")
+	cp.Namespace = cluster
+	cp.Spec.ClusterRoleBinding.Subject = managedAccount("never-there")
+	create(t, f.ocm, cp)
+	f.permissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionFullyDelivered, metav1.ConditionFalse, "never-there")
+	cp = must(f.ocm.RbacV1alpha1().ClusterPermissions(cluster).Get(t.Context(), cp.Name, metav1.GetOptions{}))(t)
+	f.reportWork(t, cp, func(work *workv1.ManifestWork) { applied(work, "report 0") })
+	cp = f.permissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionTrue)
+
+	watcher := must(f.ocm.RbacV1alpha1().ClusterPermissions(cluster).Watch(t.Context(), metav1.ListOptions{ResourceVersion: cp.ResourceVersion}))(t)
+	defer watcher.Stop()
+	before, last := statuses(cp), fmt.Sprintf("report %d", reports)
+	watched := make(chan error, 1)
+	go func() {
+		for event := range watcher.ResultChan() {
+			seen, ok := event.Object.(*rbacv1alpha1.ClusterPermission)
+			if !ok {
+				watched <- fmt.Errorf("the watch says %v", event.Object)
+				return
+			}
+			if got := statuses(seen); !maps.Equal(got, before) {
+				watched <- fmt.Errorf("the conditions went from %v to %v", before, got)
+				return
+			}
+			if conditionSays(seen, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionTrue, last) == nil {
+				watched <- nil
+				return
+			}
+		}
+		watched <- errors.New("the watch has ended")
+	}()
+	for i := range reports {
+		f.reportWork(t, cp, func(work *workv1.ManifestWork) { applied(work, fmt.Sprintf("report %d", i+1)) })
+	}
+	select {
+	case err := <-watched:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(patience):
+		t.Errorf("%s was never shown", last)
+	}
+}
+
+// statuses are the conditions of a ClusterPermission, each with its status and since when.
+func statuses(cp *rbacv1alpha1.ClusterPermission) map[string]string {
+	out := map[string]string{}
+	for _, condition := range cp.Status.Conditions {
+		out[condition.Type] = fmt.Sprintf("%s for %s since %s", condition.Status, condition.Reason, condition.LastTransitionTime)
+	}
+	return out
+}
+
+// Weakness 6: Validation is False only while there is no ManagedCluster.
+func TestWeakness6ValidationClears(t *testing.T) {
+	f := shared(t)
+	cluster := f.silentCluster(t)
+	cp := permission("weakness-6-validation")
+	cp.Namespace = cluster
+	create(t, f.ocm, cp)
+	f.permissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionValidation, metav1.ConditionTrue)
+	if err := f.ocm.ClusterV1().ManagedClusters().Delete(t.Context(), cluster, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	f.permissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionValidation, metav1.ConditionFalse, cluster)
+	if err := localhub.JoinCluster(t.Context(), f.Hub, cluster); err != nil {
+		t.Fatal(err)
+	}
+	f.permissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionValidation, metav1.ConditionTrue)
+}
+
+// Weakness 7: an agent that does not say of every object whether it is applied
+// keeps nobody from what it says of the others.
+func TestWeakness7OneUnreportedObjectDoesNotHideTheOthers(t *testing.T) {
+	f := shared(t)
+	cluster := f.silentCluster(t)
+	cp := permission("weakness-7")
+	cp.Namespace = cluster
+	cp = create(t, f.ocm, cp)
+	f.workOf(t, cp)
+	f.reportWork(t, cp, func(work *workv1.ManifestWork) {
+		applied(work, "all but one")
+		for _, o := range objectsOf(cp.Name) {
+			condition := metav1.Condition{Type: workv1.WorkApplied, Status: metav1.ConditionTrue, Reason: "AppliedManifestComplete", LastTransitionTime: metav1.Now()}
+			if o.kind == "Role" {
+				condition.Type = workv1.WorkAvailable
+			}
+			work.Status.ResourceStatus.Manifests = append(work.Status.ResourceStatus.Manifests, workv1.ManifestCondition{
+				ResourceMeta: workv1.ManifestResourceMeta{Group: rbacv1.GroupName, Version: "v1", Kind: o.kind, Namespace: o.namespace, Name: o.name},
+				Conditions:   []metav1.Condition{condition},
+			})
+		}
+	})
+	cp = f.permissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionTrue)
+	status := cp.Status.ResourceStatus
+	if status == nil || len(status.Roles) != 1 || len(status.RoleBindings) != 1 || len(status.ClusterRoles) != 1 || len(status.ClusterRoleBindings) != 1 {
+		t.Fatalf("the resource status is %+v", status)
+	}
+	for what, entry := range map[string]struct {
+		conditions []metav1.Condition
+		want       metav1.ConditionStatus
+	}{
+		"Role":               {status.Roles[0].Conditions, metav1.ConditionUnknown},
+		"RoleBinding":        {status.RoleBindings[0].Conditions, metav1.ConditionTrue},
+		"ClusterRole":        {status.ClusterRoles[0].Conditions, metav1.ConditionTrue},
+		"ClusterRoleBinding": {status.ClusterRoleBindings[0].Conditions, metav1.ConditionTrue},
+	} {
+		condition := meta.FindStatusCondition(entry.conditions, rbacv1alpha1.ConditionResourceApplied)
+		if condition == nil || condition.Status != entry.want || condition.LastTransitionTime.IsZero() {
+			t.Errorf("the %s is said to be %+v, not %s", what, condition, entry.want)
+		}
+	}
+}
+
+// Weakness 9: nothing is written because something was looked at. What changes here
+// is of no consequence, though all of it is watched. TestNothingIsWrittenWhenNothingChanged
+// has restarts.
+func TestWeakness9NothingIsWrittenForNothing(t *testing.T) {
+	f := shared(t)
+	const name, other = "weakness-9", "weakness-9-other"
+	cluster := f.silentCluster(t)
+	quiet, moving := f.withAllInputs(t, cluster, name), f.withAllInputs(t, cluster, other)
+	versions := func() string {
+		return "ClusterPermission " + must(f.ocm.RbacV1alpha1().ClusterPermissions(cluster).Get(t.Context(), name, metav1.GetOptions{}))(t).ResourceVersion +
+			", ManifestWork " + must(f.ocm.WorkV1().ManifestWorks(cluster).Get(t.Context(), render.WorkName(quiet), metav1.GetOptions{}))(t).ResourceVersion
+	}
+	before := versions()
+
+	f.reportAccount(t, cluster, name, func(status *authenticationv1beta1.ManagedServiceAccountStatus) {
+		status.ExpirationTimestamp = new(metav1.Now())
+	})
+	labels := []byte(`{"metadata":{"labels":{"of-no":"consequence"}}}`)
+	must(f.hub.RbacV1().ClusterRoles().Patch(t.Context(), name, types.MergePatchType, labels, metav1.PatchOptions{}))(t)
+	must(f.ocm.ClusterV1().ManagedClusters().Patch(t.Context(), cluster, types.MergePatchType, labels, metav1.PatchOptions{}))(t)
+	must(f.ocm.RbacV1alpha1().ClusterNamespaces(cluster).Patch(t.Context(), name, types.MergePatchType, labels, metav1.PatchOptions{}))(t)
+	f.reportNamespace(t, cluster, "not-selected", nil)
+
+	// What comes after these, by the same ways, and matters to another one, shows
+	// that they have come.
+	f.reportAccount(t, cluster, other, placedIn("where-it-has-moved", other))
+	must(f.hub.RbacV1().ClusterRoles().Patch(t.Context(), other, types.MergePatchType,
+		[]byte(`{"rules":[{"apiGroups":[""],"resources":["nodes"],"verbs":["get"]}]}`), metav1.PatchOptions{}))(t)
+	f.reportNamespace(t, cluster, "selected-later", map[string]string{"team": other})
+	f.workHas(t, moving, "where-it-has-moved", "nodes", "selected-later")
+	if after := versions(); after != before {
+		t.Errorf("the versions went from %s to %s", before, after)
+	}
+}
+
+// withAllInputs creates a ClusterPermission that needs an account, a role of the
+// hub and selected namespaces, each of its name, and waits until it is reported on.
+func (f *fleet) withAllInputs(t *testing.T, cluster, name string) *rbacv1alpha1.ClusterPermission {
+	t.Helper()
+	createAccount(t, f.ocm, account(cluster, name))
+	f.reportAccount(t, cluster, name, placedIn("somewhere", name))
+	f.reportNamespace(t, cluster, name, map[string]string{"team": name})
+	createClusterRole(t, f.hub, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: readPods})
+	cp := forAccount(cluster, name, name)
+	(*cp.Spec.Roles)[0].Namespace, (*cp.Spec.Roles)[0].NamespaceSelector = "", &metav1.LabelSelector{MatchLabels: map[string]string{"team": name}}
+	cp.Spec.RoleRefs = &[]rbacv1alpha1.HubRoleRef{{Kind: "ClusterRole", Name: name}}
+	cp = create(t, f.ocm, cp)
+	f.permissionSays(t, cluster, name, rbacv1alpha1.ConditionFullyDelivered, metav1.ConditionTrue)
+	f.reportWork(t, cp, func(work *workv1.ManifestWork) { applied(work, "done") })
+	return f.permissionSays(t, cluster, name, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionTrue)
+}
+
+// Weakness 9: a selector that matches nothing is said to do so, and there is no
+// work without manifests.
+func TestWeakness9NoNamespaceMatches(t *testing.T) {
+	f := shared(t)
+	cluster := f.silentCluster(t)
+	f.reportNamespace(t, cluster, "default", nil)
+	cp := forAccount(cluster, "weakness-9-none", "anybody")
+	cp.Spec.Roles = nil
+	(*cp.Spec.RoleBindings)[0] = rbacv1alpha1.RoleBinding{
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "none"}}, RoleRef: named("ClusterRole", "view"), Subject: user("alice"),
+	}
+	cp = create(t, f.ocm, cp)
+	f.permissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionNamespacesSelected, metav1.ConditionFalse, "spec.roleBindings[0].namespaceSelector: 0")
+	f.permissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse)
+	if _, err := f.ocm.WorkV1().ManifestWorks(cluster).Get(t.Context(), render.WorkName(cp), metav1.GetOptions{}); isGone(err) != nil {
+		t.Errorf("there is a work, or: %v", err)
+	}
+	f.reportNamespace(t, cluster, "first", map[string]string{"team": "none"})
+	f.permissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionNamespacesSelected, metav1.ConditionTrue, "spec.roleBindings[0].namespaceSelector: 1")
+	f.workOf(t, cp)
+}

@@ -1,0 +1,200 @@
+package integration_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+
+	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/test/localhub"
+)
+
+// serverRole is what the server may do on the hub.
+const serverRole = "open-cluster-management:hub-apiserver"
+
+// Weakness 3: what the server may not read on the hub is missing to those
+// ClusterPermissions that need it, and to no others.
+func TestWeakness3WhatOneNeedsDoesNotStopOthers(t *testing.T) {
+	t.Parallel()
+	f := ownFleet(t, localhub.FleetOptions{Clusters: []string{cluster1}, APIServerArgs: []string{"--namespace-selector-source=Hub"}})
+	const name = "weakness-3"
+	createClusterRole(t, f.hub, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: readPods})
+	createRole(t, f.hub, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Rules: readPods})
+	needy := map[string]*rbacv1alpha1.ClusterPermissionSpec{
+		"roles":        {RoleRefs: &[]rbacv1alpha1.HubRoleRef{{Kind: "Role", Namespace: "default", Name: name}}},
+		"clusterroles": {RoleRefs: &[]rbacv1alpha1.HubRoleRef{{Kind: "ClusterRole", Name: name}}},
+		"namespaces": {RoleBindings: &[]rbacv1alpha1.RoleBinding{{
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": "default"}},
+			RoleRef:           named("ClusterRole", "view"), Subject: user("alice"),
+		}}},
+	}
+	generations := map[string]int64{}
+	for resource, spec := range needy {
+		cp := create(t, f.ocm, &rbacv1alpha1.ClusterPermission{ObjectMeta: metav1.ObjectMeta{Namespace: cluster1, Name: "needs-" + resource}, Spec: *spec})
+		generations[cp.Name] = f.workOf(t, f.applied(t, cp.Name)).Generation
+	}
+	unchanged := func(t *testing.T) {
+		t.Helper()
+		for name, generation := range generations {
+			if work := f.workOf(t, must(f.get(t.Context(), name))(t)); work.Generation != generation {
+				t.Errorf("the work of %s has changed: %s", name, toJSON(manifests(work)))
+			}
+		}
+	}
+
+	// Who needs it says so; what was delivered stays.
+	says := func(t *testing.T, resource string) {
+		t.Helper()
+		f.permissionSays(t, cluster1, "needs-"+resource, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse, resource)
+		unchanged(t)
+	}
+
+	t.Run("started without clusterroles", func(t *testing.T) {
+		ready := f.Server.Ready
+		f.restartWithout(t, "clusterroles")
+		eventually(t, "the server is ready", ready)
+		f.delivers(t, "unrelated-to-clusterroles")
+		says(t, "clusterroles")
+	})
+	t.Run("started without roles", func(t *testing.T) {
+		f.restartWithout(t, "roles")
+		f.missesPermission(t, "list roles.rbac.authorization.k8s.io")
+		f.delivers(t, "unrelated-to-roles")
+		says(t, "roles")
+	})
+	// Admission asks whether the namespace of any object exists: without them, every
+	// write is refused, instead of accepted and left lying about.
+	t.Run("started without namespaces", func(t *testing.T) {
+		f.restartWithout(t, "namespaces")
+		f.missesPermission(t, "list namespaces")
+		_, err := f.ocm.RbacV1alpha1().ClusterPermissions(cluster1).Create(t.Context(), permission("refused-meanwhile"), metav1.CreateOptions{})
+		if !apierrors.IsForbidden(err) {
+			t.Errorf("got %v, not 403", err)
+		}
+		unchanged(t)
+	})
+	t.Run("while it runs", func(t *testing.T) {
+		f.takeAway(t, "roles", "clusterroles", "namespaces")
+		f.missesPermission(t, "list namespaces")
+		f.delivers(t, "unrelated-to-all")
+		unchanged(t)
+		for name := range generations {
+			f.applied(t, name)
+		}
+	})
+}
+
+// delivers creates a ClusterPermission that needs nothing and waits until it is applied.
+func (f *fleet) delivers(t *testing.T, name string) {
+	t.Helper()
+	eventually(t, name+" is stored", func(ctx context.Context) error {
+		_, err := f.ocm.RbacV1alpha1().ClusterPermissions(cluster1).Create(ctx, permission(name), metav1.CreateOptions{})
+		return err
+	})
+	deleteLater(t, f.ocm, cluster1, name)
+	f.applied(t, name)
+}
+
+// restartWithout restarts the server when it may not read a resource of the hub, and
+// again after the test, when it may.
+func (f *fleet) restartWithout(t *testing.T, resource string) {
+	t.Helper()
+	if err := f.Server.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	giveBack := f.takeAway(t, resource)
+	// It need not be ready to serve.
+	ready := f.Server.Ready
+	f.Server.Ready = nil
+	if err := f.Server.Process.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		if err := f.Server.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+		f.Server.Ready = ready
+		if err := f.Server.Process.Start(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	// Comes first: with the permission the server becomes ready.
+	t.Cleanup(giveBack)
+}
+
+// takeAway keeps the server from reading resources of the hub, until what it returns is called.
+func (f *fleet) takeAway(t *testing.T, resources ...string) (giveBack func()) {
+	t.Helper()
+	roles := f.hub.RbacV1().ClusterRoles()
+	set := func(rules []rbacv1.PolicyRule) {
+		t.Helper()
+		if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			ctx := context.WithoutCancel(t.Context())
+			role, err := roles.Get(ctx, serverRole, metav1.GetOptions{})
+			if err == nil {
+				role.Rules = rules
+				_, err = roles.Update(ctx, role, metav1.UpdateOptions{})
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	role := must(roles.Get(t.Context(), serverRole, metav1.GetOptions{}))(t)
+	less := role.DeepCopy()
+	for i := range less.Rules {
+		rule := &less.Rules[i]
+		rule.Resources = slices.DeleteFunc(rule.Resources, func(resource string) bool { return slices.Contains(resources, resource) })
+	}
+	set(slices.DeleteFunc(less.Rules, func(rule rbacv1.PolicyRule) bool { return len(rule.Resources) == 0 }))
+	return func() { set(role.Rules) }
+}
+
+// missesPermission waits until the server says that it is not ready for lack of a permission.
+func (f *fleet) missesPermission(t *testing.T, what string) {
+	t.Helper()
+	config, err := f.Server.UserConfig("admin", "system:masters")
+	direct := ocmClient(t, config, err).RESTClient()
+	eventually(t, "readiness names "+what, func(ctx context.Context) error {
+		body, err := direct.Get().AbsPath("/readyz/hub-permissions").DoRaw(ctx)
+		if err == nil || !strings.Contains(string(body), what) {
+			return fmt.Errorf("it says %q, %v", body, err)
+		}
+		return nil
+	})
+}
+
+// Weakness 8: what an agent has reported while the server did not run is reflected
+// once it runs again.
+func TestWeakness8ReportsWhileTheServerIsDown(t *testing.T) {
+	t.Parallel()
+	hub, server := serverOfHubThatRunsOCM(t)
+	f := &fleet{ocm: ocmClient(t, hub.AdminConfig(), nil)}
+	cp := create(t, f.ocm, permission("weakness-8"))
+	f.permissionSays(t, cluster1, cp.Name, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse, "has not reported")
+	if err := server.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const note = "reported to nobody"
+	work := f.workOf(t, cp)
+	applied(work, note)
+	must(f.ocm.WorkV1().ManifestWorks(cluster1).UpdateStatus(t.Context(), work, metav1.UpdateOptions{}))(t)
+	if err := server.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the report is reflected", func(ctx context.Context) error {
+		cp, err := f.get(ctx, cp.Name)
+		if err != nil {
+			return err
+		}
+		return conditionSays(cp, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionTrue, note)
+	})
+}
