@@ -129,8 +129,12 @@ func (c CompletedConfig) New() (*Server, error) {
 	hubRoles := kubeinformers.NewSharedInformerFactoryWithOptions(hub, 0, kubeinformers.WithTransform(onlyRules))
 	deliverer := c.deliverer(clients, informers, hub, hubRoles.Rbac().V1(), addons)
 	table := Resources(Dependencies{
-		Delivery:           deliverer,
-		EscalationCheck:    c.extra.EscalationCheck,
+		Permissions: clusterpermission.Options{
+			Delivery:        deliverer,
+			Authorizer:      c.generic.Authorization.Authorizer,
+			EscalationCheck: c.extra.EscalationCheck,
+			HubNamespaces:   c.extra.NamespaceSource == NamespacesOfHub,
+		},
 		Authorizer:         c.generic.Authorization.Authorizer,
 		ManifestLimitBytes: c.extra.ManifestLimitBytes,
 		Placement: &accountsync.Placement{

@@ -27,11 +27,8 @@ import (
 
 // Dependencies are what resources need beside their storage.
 type Dependencies struct {
-	// Delivery carries ClusterPermissions to managed clusters.
-	Delivery clusterpermission.Delivery
-	// EscalationCheck says what becomes of ClusterPermissions that grant more than
-	// their author may grant.
-	EscalationCheck clusterpermission.EscalationCheck
+	// Permissions are what ClusterPermissions need.
+	Permissions clusterpermission.Options
 	// Authorizer tells what callers may do beyond the write they ask for.
 	Authorizer authorizer.Authorizer
 	// ManifestLimitBytes bounds the manifests of one ManifestWork.
@@ -49,7 +46,7 @@ func Resources(d Dependencies) []definition.Resource {
 		managedclusterset.Definition(),
 		managedclustersetbinding.Definition(d.Authorizer),
 		manifestwork.Definition(d.ManifestLimitBytes),
-		clusterpermission.Definition(d.Delivery, d.Authorizer, d.EscalationCheck),
+		clusterpermission.Definition(d.Permissions),
 		clusternamespace.Definition(),
 		managedserviceaccount.Definition(d.Placement, d.MaximumTokenValidity),
 	}

@@ -11,7 +11,6 @@ package worksync
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -110,14 +109,16 @@ func (d *Deliverer) Delivered(ctx context.Context, namespace string) ([]workv1.M
 		if err != nil || permission.DeletionTimestamp != nil || !isApplied(work) || !metav1.IsControlledBy(work, permission) {
 			continue // a cache knows or does not
 		}
-		// Somebody else may have written what the work says.
-		result, err := d.render(ctx, permission)
-		var unrenderable *unrenderableError
-		if errors.As(err, &unrenderable) {
+		// Somebody else may have written what the work says. What cannot be rendered
+		// now, for whatever reason, is nothing that a caller is known to hold.
+		in, err := d.Sources.inputs(ctx, permission, false)
+		if err != nil {
 			continue
 		}
-		if err != nil {
-			return nil, err
+		in.Executor = d.Executor
+		result, errs := render.Render(permission, in)
+		if len(errs) > 0 {
+			continue
 		}
 		if result.Work != nil && upToDate(work, result.Work) {
 			out = append(out, work.Spec.Workload.Manifests...)
@@ -140,7 +141,7 @@ func (d *Deliverer) Deliver(ctx context.Context, permission *rbacv1alpha1.Cluste
 
 // inputs gathers what a ClusterPermission depends on.
 func (d *Deliverer) inputs(ctx context.Context, permission *rbacv1alpha1.ClusterPermission) (render.Inputs, error) {
-	in, err := d.Sources.inputs(ctx, permission)
+	in, err := d.Sources.inputs(ctx, permission, true)
 	in.Executor, in.SizeLimitBytes = d.Executor, d.SizeLimitBytes
 	return in, err
 }
@@ -173,7 +174,8 @@ func (d *Deliverer) sync(ctx context.Context, permission *rbacv1alpha1.ClusterPe
 			return result, nil, err // what the client returns with an error is no work
 		}
 	}
-	if known != nil && result.Work != nil && metav1.IsControlledBy(known, permission) && upToDate(known, result.Work) {
+	if known != nil && metav1.IsControlledBy(known, permission) &&
+		(known.DeletionTimestamp != nil || result.Work != nil && upToDate(known, result.Work)) {
 		return result, known, nil
 	}
 
@@ -221,9 +223,11 @@ func (d *Deliverer) replace(ctx context.Context, permission *rbacv1alpha1.Cluste
 		return result, created, nil
 	case !metav1.IsControlledBy(work, permission):
 		return result, nil, fmt.Errorf("ManifestWork %s/%s exists and does not belong to this ClusterPermission", work.Namespace, work.Name)
+	case work.DeletionTimestamp != nil:
+		return result, work, nil // the event of its end brings the next one
 	case result.Work == nil:
-		return result, nil, d.delete(ctx, work)
-	case work.DeletionTimestamp != nil || upToDate(work, result.Work):
+		return d.withdraw(ctx, result, work)
+	case upToDate(work, result.Work):
 		return result, work, nil
 	}
 	update := work.DeepCopy()
@@ -233,6 +237,22 @@ func (d *Deliverer) replace(ctx context.Context, permission *rbacv1alpha1.Cluste
 		return result, work, err
 	}
 	return result, updated, nil
+}
+
+// withdraw deletes the work of a ClusterPermission of which nothing can be delivered
+// any more. It is there until the agent has removed what it has applied.
+func (d *Deliverer) withdraw(ctx context.Context, result *render.Result, work *workv1.ManifestWork) (*render.Result, *workv1.ManifestWork, error) {
+	if err := d.delete(ctx, work); err != nil {
+		return result, work, err
+	}
+	left, err := d.Works.ManifestWorks(work.Namespace).Get(ctx, work.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || err == nil && left.UID != work.UID {
+		return result, nil, nil
+	}
+	if err != nil {
+		return result, work, err
+	}
+	return result, left, nil
 }
 
 // delete removes exactly the work that was read.

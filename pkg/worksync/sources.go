@@ -17,8 +17,8 @@ import (
 )
 
 // Sources are where what ClusterPermissions depend on is read. Most of it is
-// known without asking; what is not is asked for, since it may be newer than the
-// caches or not be in them yet.
+// known without asking. What is not can be asked for: it may be newer than the
+// caches.
 type Sources struct {
 	// Accounts reads ManagedServiceAccounts, wherever the hub keeps them, if it has any.
 	Accounts       authenticationclient.ManagedServiceAccountsGetter
@@ -39,11 +39,12 @@ type Addons interface {
 	PublicAgent(ctx context.Context, cluster string) (render.PublicAgent, error)
 }
 
-// inputs reads all that a ClusterPermission depends on.
-func (s *Sources) inputs(ctx context.Context, permission *rbacv1alpha1.ClusterPermission) (render.Inputs, error) {
+// inputs reads all that a ClusterPermission depends on. What the caches do not have
+// is asked for, or else taken for missing.
+func (s *Sources) inputs(ctx context.Context, permission *rbacv1alpha1.ClusterPermission, ask bool) (render.Inputs, error) {
 	var in render.Inputs
 	var err error
-	if in.Accounts, err = s.accounts(ctx, permission); err != nil {
+	if in.Accounts, err = s.accounts(ctx, permission, ask); err != nil {
 		return in, err
 	}
 	if len(in.Accounts) > 0 {
@@ -51,7 +52,7 @@ func (s *Sources) inputs(ctx context.Context, permission *rbacv1alpha1.ClusterPe
 			return in, fmt.Errorf("looking up the addon of cluster %s: %w", permission.Namespace, err)
 		}
 	}
-	if in.HubRoles, err = s.hubRoles(ctx, permission); err != nil {
+	if in.HubRoles, err = s.hubRoles(ctx, permission, ask); err != nil {
 		return in, err
 	}
 	if render.HasSelectors(permission) {
@@ -63,11 +64,11 @@ func (s *Sources) inputs(ctx context.Context, permission *rbacv1alpha1.ClusterPe
 }
 
 // accounts reads the ManagedServiceAccounts that a ClusterPermission names.
-func (s *Sources) accounts(ctx context.Context, permission *rbacv1alpha1.ClusterPermission) (render.Accounts, error) {
+func (s *Sources) accounts(ctx context.Context, permission *rbacv1alpha1.ClusterPermission, ask bool) (render.Accounts, error) {
 	accounts := render.Accounts{}
 	for _, name := range render.AccountNames(permission) {
 		account, err := s.CachedAccounts.ManagedServiceAccounts(permission.Namespace).Get(name)
-		if err != nil {
+		if err != nil && ask {
 			// A hub that has no accounts at all says the same as one that does not have this one.
 			account, err = s.Accounts.ManagedServiceAccounts(permission.Namespace).Get(ctx, name, metav1.GetOptions{})
 		}
@@ -82,10 +83,10 @@ func (s *Sources) accounts(ctx context.Context, permission *rbacv1alpha1.Cluster
 }
 
 // hubRoles reads the roles of the hub that a ClusterPermission refers to.
-func (s *Sources) hubRoles(ctx context.Context, permission *rbacv1alpha1.ClusterPermission) (render.HubRoles, error) {
+func (s *Sources) hubRoles(ctx context.Context, permission *rbacv1alpha1.ClusterPermission, ask bool) (render.HubRoles, error) {
 	roles := render.HubRoles{}
 	for _, key := range render.HubRoleKeys(permission) {
-		rules, err := s.rules(ctx, key)
+		rules, err := s.rules(ctx, key, ask)
 		switch {
 		case err == nil:
 			roles[key] = rules
@@ -96,21 +97,23 @@ func (s *Sources) hubRoles(ctx context.Context, permission *rbacv1alpha1.Cluster
 	return roles, nil
 }
 
-func (s *Sources) rules(ctx context.Context, key render.HubRoleKey) ([]rbacv1.PolicyRule, error) {
+func (s *Sources) rules(ctx context.Context, key render.HubRoleKey, ask bool) ([]rbacv1.PolicyRule, error) {
 	if key.Namespace == "" {
 		role, err := s.CachedClusterRoles.Get(key.Name)
+		if err != nil && ask {
+			role, err = s.HubRoles.ClusterRoles().Get(ctx, key.Name, metav1.GetOptions{})
+		}
 		if err != nil {
-			if role, err = s.HubRoles.ClusterRoles().Get(ctx, key.Name, metav1.GetOptions{}); err != nil {
-				return nil, err
-			}
+			return nil, err
 		}
 		return role.Rules, nil
 	}
 	role, err := s.CachedRoles.Roles(key.Namespace).Get(key.Name)
+	if err != nil && ask {
+		role, err = s.HubRoles.Roles(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
+	}
 	if err != nil {
-		if role, err = s.HubRoles.Roles(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{}); err != nil {
-			return nil, err
-		}
+		return nil, err
 	}
 	return role.Rules, nil
 }

@@ -25,6 +25,7 @@ const (
 	reasonNoBindings               = "FailedValidationNoBindingsDefined"
 	reasonManifestWorkCreated      = "ManifestWorkCreated"
 	reasonManifestWorkNotCreated   = "ManifestWorkNotCreated"
+	reasonManifestWorkBeingRemoved = "ManifestWorkBeingRemoved"
 	reasonNothingToDeliver         = "NothingToDeliver"
 	reasonFailedBuildManifestWork  = "FailedBuildManifestWork"
 	reasonApplyNotComplete         = "ApplyRBACManifestWorkNotComplete"
@@ -92,8 +93,14 @@ func judge(permission *rbacv1alpha1.ClusterPermission, seen observation) rbacv1a
 		if seen.err != nil {
 			message = seen.err.Error()
 		}
-		set(rbacv1alpha1.ConditionRBACManifestWorkCreated, exists(seen.work), reasonFailedBuildManifestWork, message)
+		set(rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse, reasonFailedBuildManifestWork, message)
 		set(rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse, reasonFailedBuildManifestWork, message)
+		set(rbacv1alpha1.ConditionFullyDelivered, metav1.ConditionUnknown, reasonFailedBuildManifestWork, message)
+		for _, conditionType := range inputConditions {
+			if meta.FindStatusCondition(status.Conditions, conditionType) != nil {
+				set(conditionType, metav1.ConditionUnknown, reasonFailedBuildManifestWork, message)
+			}
+		}
 		return status
 	}
 
@@ -106,11 +113,20 @@ func judge(permission *rbacv1alpha1.ClusterPermission, seen observation) rbacv1a
 	} else {
 		set(rbacv1alpha1.ConditionFullyDelivered, metav1.ConditionTrue, reasonDelivered, "Every part of the spec is part of the ManifestWork.")
 	}
-	judgeInputs(set, &status, spec, seen.result)
+	if delivered, _ := permission.Delivered(); delivered != nil {
+		judgeInputs(set, &status, spec, seen.result)
+	} else {
+		for _, conditionType := range inputConditions {
+			meta.RemoveStatusCondition(&status.Conditions, conditionType)
+		}
+	}
 
 	switch {
 	case seen.err != nil:
-		set(rbacv1alpha1.ConditionRBACManifestWorkCreated, exists(seen.work), reasonManifestWorkNotCreated, seen.err.Error())
+		set(rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse, reasonManifestWorkNotCreated, seen.err.Error())
+	case seen.work != nil && seen.work.DeletionTimestamp != nil:
+		set(rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse, reasonManifestWorkBeingRemoved,
+			fmt.Sprintf("ManifestWork %s/%s is being deleted; the agent of the managed cluster removes what it has applied.", seen.work.Namespace, seen.work.Name))
 	case seen.work == nil && waits(permission):
 		set(rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse, reasonApprovalPending, "Nothing is delivered before it is approved.")
 	case seen.work == nil:
@@ -119,7 +135,12 @@ func judge(permission *rbacv1alpha1.ClusterPermission, seen observation) rbacv1a
 		set(rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionTrue, reasonManifestWorkCreated,
 			fmt.Sprintf("ManifestWork %s/%s is stored on the hub.", seen.work.Namespace, seen.work.Name))
 	}
-	judgeApplied(set, seen.work)
+	if seen.err != nil && seen.work != nil {
+		set(rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse, reasonApplyNotComplete,
+			"The ManifestWork is still an earlier one.\n"+hint(seen.work))
+	} else {
+		judgeApplied(set, seen.work)
+	}
 	if reported(seen.work) {
 		status.ResourceStatus = resourceStatus(permission.Status.ResourceStatus, generation, seen.work)
 		judgeRolesExist(set, &status, spec, seen.work)
@@ -155,6 +176,11 @@ func judgeApproval(status *rbacv1alpha1.ClusterPermissionStatus, permission *rba
 // waits tells whether the present spec of a ClusterPermission waits for approval.
 func waits(permission *rbacv1alpha1.ClusterPermission) bool {
 	return permission.Status.Approval != nil && permission.Status.Approval.Pending != nil
+}
+
+// inputConditions are those of what a ClusterPermission depends on besides itself.
+var inputConditions = []string{
+	rbacv1alpha1.ConditionSubjectPresent, rbacv1alpha1.ConditionRoleRefsPresent, rbacv1alpha1.ConditionNamespacesSelected,
 }
 
 // judgeInputs reports on what a ClusterPermission depends on besides itself.
@@ -198,18 +224,11 @@ func judgeInputs(set func(string, metav1.ConditionStatus, string, string), statu
 	set(rbacv1alpha1.ConditionNamespacesSelected, ok, reason, "Matching namespaces: "+strings.Join(counts, "; "))
 }
 
-func exists(work *workv1.ManifestWork) metav1.ConditionStatus {
-	if work != nil {
-		return metav1.ConditionTrue
-	}
-	return metav1.ConditionFalse
-}
-
 // clip keeps a message within what a condition may hold.
 func clip(message string) string {
 	const limit = 32768
 	if len(message) > limit {
-		return message[:limit-3] + "..."
+		return strings.ToValidUTF8(message[:limit-3], "") + "..."
 	}
 	return message
 }
@@ -230,6 +249,11 @@ func reported(work *workv1.ManifestWork) bool {
 }
 
 func judgeApplied(set func(string, metav1.ConditionStatus, string, string), work *workv1.ManifestWork) {
+	if work != nil && work.DeletionTimestamp != nil {
+		set(rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse, reasonManifestWorkBeingRemoved,
+			"What was applied is being removed.\n"+hint(work))
+		return
+	}
 	if !reported(work) {
 		message := "There is no ManifestWork to apply."
 		if work != nil {
@@ -248,7 +272,7 @@ func judgeApplied(set func(string, metav1.ConditionStatus, string, string), work
 
 // isApplied tells whether the agent has applied a work as it is now.
 func isApplied(work *workv1.ManifestWork) bool {
-	return reported(work) && (meta.IsStatusConditionTrue(work.Status.Conditions, workv1.WorkApplied) || everythingWritten(work))
+	return reported(work) && work.DeletionTimestamp == nil && (meta.IsStatusConditionTrue(work.Status.Conditions, workv1.WorkApplied) || everythingWritten(work))
 }
 
 // everythingWritten tells whether all objects are applied but for roles that

@@ -231,10 +231,19 @@ func (a *approvals) approvesOneGeneration(t *testing.T) {
 	if _, err := approve(t.Context(), a.root, without); !apierrors.IsInvalid(err) || !slices.Equal(fields(err), []string{"metadata.generation"}) {
 		t.Errorf("no generation: got %v, not 422", err)
 	}
+	without.UID = ""
+	if _, err := approve(t.Context(), a.root, without); !apierrors.IsInvalid(err) || !slices.Equal(fields(err), []string{"metadata.generation", "metadata.uid"}) {
+		t.Errorf("neither UID nor generation: got %v, not 422", err)
+	}
 	other := second.DeepCopy()
 	other.UID = "00000000-0000-0000-0000-000000000000"
-	if _, err := approve(t.Context(), a.root, other); !apierrors.IsConflict(err) {
+	if _, err := approve(t.Context(), a.root, other); !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "deleted and made again") {
 		t.Errorf("another object of that name: got %v, not 409", err)
+	}
+	edited := second.DeepCopy()
+	edited.Spec.ClusterRoleBinding.Subject = user("mallory")
+	if _, err := approve(t.Context(), a.root, edited); !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "approved as it is, or not at all") {
+		t.Errorf("a spec that was edited after it was read: got %v, not 409", err)
 	}
 	a.isPending(t, must(a.get(t.Context(), name))(t), 2)
 	a.noWorks(t, name)
@@ -243,11 +252,9 @@ func (a *approvals) approvesOneGeneration(t *testing.T) {
 		ResourceVersion: second.ResourceVersion, FieldSelector: "metadata.name=" + name,
 	}))(t)
 	defer watcher.Stop()
-	// Nothing but the generation counts of what is put.
+	// Nothing else counts of what is put.
 	forged := second.DeepCopy()
 	forged.Labels = map[string]string{"forged": "true"}
-	forged.Spec.ClusterRole.Rules = []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}
-	forged.Spec.ClusterRoleBinding.Subject = user("mallory")
 	long := metav1.Unix(1, 0)
 	forged.Status.Approval = &rbacv1alpha1.Approval{Approved: &rbacv1alpha1.ApprovedGeneration{Generation: 99, ApprovedBy: "mallory", ApprovedAt: long}}
 	answer := must(approve(t.Context(), a.root, forged))(t)

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/kubernetes"
@@ -116,6 +118,48 @@ func (o *overlaid) selects(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.work(t, name, "a namespace that does not match any more is left out", places(second))
+
+	// What is rendered names namespaces of the hub, which not everybody may list.
+	admin, lister := newCaller(t, o.cluster, "admin-of-ocm").isAdmin(t), newCaller(t, o.cluster, "lister-of-ocm").isAdmin(t)
+	mayListNamespaces(t, o.hub, lister)
+	for _, c := range []struct {
+		*caller
+		refused bool
+	}{{admin, true}, {lister, false}} {
+		_, getErr := rendered(t, c.ocm, name)
+		_, postErr := propose(t, c.ocm, name, manifest(t, cp))
+		for verb, err := range map[string]error{"GET": getErr, "POST": postErr} {
+			switch {
+			case c.refused && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "resources: [namespaces], verbs: [list]}") || strings.Contains(err.Error(), second)):
+				t.Errorf("%s by %s: got %v, not 403 for the namespaces", verb, c.name, err)
+			case !c.refused && err != nil:
+				t.Errorf("%s by %s: %v", verb, c.name, err)
+			}
+		}
+		if _, err := propose(t, c.ocm, "selects-nothing", manifest(t, permission("selects-nothing"))); err != nil {
+			t.Errorf("%s proposes what selects nothing: %v", c.name, err)
+		}
+	}
+}
+
+func mayListNamespaces(t *testing.T, hub kubernetes.Interface, c *caller) {
+	t.Helper()
+	name := "integration-lists-namespaces"
+	role := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"list"}}},
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects:   []rbacv1.Subject{c.subject},
+	}
+	if _, err := hub.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := hub.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // executes: OCM's validating agents refuse works without an executor, unless they

@@ -80,17 +80,27 @@ func (a *approvals) granterNeedsNone(t *testing.T) {
 	}
 	a.applied(t, name)
 	a.isPending(t, must(a.change(t, a.alice, name, `{"clusterRoleBinding":{"subject":{"name":"mallory"}}}`))(t), 2)
-	// A change by root is of the whole spec, so it is as if root had approved it.
-	if cp := must(a.change(t, a.root, name, `{"clusterRoleBinding":{"subject":{"name":"carol"}}}`))(t); cp.Status.Approval != nil {
-		t.Errorf("what root changes says of the approval: %v", cp.Status.Approval)
+	// Where something waits, a patch by root may be blind to it: root has to say so.
+	cp := must(a.change(t, a.root, name, `{"clusterRoleBinding":{"subject":{"name":"carol"}}}`))(t)
+	if waiting := cp.Status.Approval; waiting == nil || waiting.Pending == nil || waiting.Pending.Generation != 3 || waiting.Pending.RequestedBy != approver {
+		t.Fatalf("what root changes while something waits says of the approval: %v", waiting)
 	}
-	if texts := a.root.warnings.take(); len(texts) > 0 {
+	if texts := a.root.warnings.take(); len(texts) != 1 || !strings.Contains(texts[0], "not delivered before it is approved") {
 		t.Errorf("root is warned of %q", texts)
 	}
-	a.binds(t, name, "carol")
-	if cp := a.applied(t, name); meta.FindStatusCondition(cp.Status.Conditions, rbacv1alpha1.ConditionApproved) != nil {
-		t.Errorf("there is a condition Approved: %v", cp.Status.Conditions)
+	a.binds(t, name, "alice")
+	if _, err := approve(t.Context(), a.root, cp); err != nil {
+		t.Fatal(err)
 	}
+	a.binds(t, name, "carol")
+	if cp := a.applied(t, name); cp.Status.Approval.Approved == nil || cp.Status.Approval.Approved.Generation != 3 {
+		t.Errorf("it is not said who has approved it: %v", cp.Status.Approval)
+	}
+	// Nothing waits any more, and root may grant.
+	if cp := must(a.change(t, a.root, name, `{"clusterRoleBinding":{"subject":{"name":"dave"}}}`))(t); cp.Status.Approval.Pending != nil {
+		t.Errorf("what root changes waits: %v", cp.Status.Approval)
+	}
+	a.binds(t, name, "dave")
 
 	// Neither does who holds what it grants.
 	const source = "granted-to-author"

@@ -310,3 +310,41 @@ func TestWeakness9NoNamespaceMatches(t *testing.T) {
 	f.permissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionNamespacesSelected, metav1.ConditionTrue, "spec.roleBindings[0].namespaceSelector: 1")
 	f.workOf(t, cp)
 }
+
+// Until the agent has removed what it applied, nobody is told that it is gone.
+func TestWorkThatIsBeingRemoved(t *testing.T) {
+	f := shared(t)
+	cluster := f.silentCluster(t)
+	const name = "being-removed"
+	cp := create(t, f.ocm, onlyForAccount(cluster, name))
+	reported := createAccount(t, f.ocm, account(cluster, name))
+	_, agent := f.agentOf(t, cluster)
+	reported.Status.ServiceAccountRef = &authenticationv1beta1.ServiceAccountReference{Namespace: accountsNamespace, Name: name}
+	if _, err := agent.AuthenticationV1beta1().ManagedServiceAccounts(cluster).UpdateStatus(t.Context(), reported, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	works := agent.WorkV1().ManifestWorks(cluster)
+	finalizers := func(list string) {
+		t.Helper()
+		eventually(t, "the agent has set its finalizers", func(ctx context.Context) error {
+			_, err := works.Patch(ctx, render.WorkName(cp), types.MergePatchType, []byte(`{"metadata":{"finalizers":`+list+`}}`), metav1.PatchOptions{})
+			return err
+		})
+	}
+	finalizers(`["cluster.open-cluster-management.io/manifest-work-cleanup"]`)
+	if err := f.ocm.AuthenticationV1beta1().ManagedServiceAccounts(cluster).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	f.permissionSays(t, cluster, name, rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse, "is being deleted")
+	f.permissionSays(t, cluster, name, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse, "is being removed")
+	finalizers(`null`)
+	f.permissionSays(t, cluster, name, rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse, "No part of the spec can be delivered")
+}
+
+// onlyForAccount delivers nothing without the account of its name.
+func onlyForAccount(namespace, name string) *rbacv1alpha1.ClusterPermission {
+	cp := forAccount(namespace, name, name)
+	cp.Spec.Roles = nil
+	(*cp.Spec.RoleBindings)[0].RoleRef = named("ClusterRole", "view")
+	return cp
+}

@@ -152,7 +152,10 @@ func TestBadProposals(t *testing.T) {
 		"field twice":   {body: strings.Replace(good, `"spec":{`, `"spec":{"validate":true,"validate":false,`, 1), refused: apierrors.IsBadRequest, want: "validate"},
 		"another kind":  {body: `{"apiVersion":"work.open-cluster-management.io/v1","kind":"ManifestWork"}`, refused: apierrors.IsBadRequest, want: "ClusterPermission"},
 		"no object":     {body: `nonsense`, refused: apierrors.IsBadRequest, want: "the body is not a ClusterPermission"},
-		"nothing":       {body: ``, refused: apierrors.IsBadRequest, want: "the body is not a ClusterPermission"},
+		"a list":        {body: `{"apiVersion":"rbac.open-cluster-management.io/v1alpha1","kind":"ClusterPermissionList","items":[]}`, refused: apierrors.IsBadRequest, want: "the body is a ClusterPermissionList of"},
+		"nothing":       {body: ``, refused: apierrors.IsBadRequest, want: "it has 0 documents"},
+		"two documents": {body: good + "\n---\n" + good, refused: apierrors.IsBadRequest, want: "it has 2 documents"},
+		"too large":     {body: good + strings.Repeat(" ", 3<<20), refused: apierrors.IsRequestEntityTooLargeError, want: "limit is"},
 		"invalid":       {body: manifest(t, invalid), refused: apierrors.IsInvalid, want: "spec.roles[0].namespaceSelector"},
 		"another name":  {url: "other-proposal", body: good, refused: apierrors.IsInvalid, want: "metadata.name"},
 		"another namespace": {
@@ -169,6 +172,9 @@ func TestBadProposals(t *testing.T) {
 				t.Errorf("got %v, not a refusal for %s", err, test.want)
 			}
 		})
+	}
+	if _, err := propose(t, f.ocm, name, "# a comment\n---\n"+good+"\n---\n# the end\n"); err != nil {
+		t.Errorf("one document among comments: %v", err)
 	}
 	bare := strings.Replace(strings.Replace(good, `"namespace":"`+cluster1+`",`, "", 1), `"name":"`+name+`",`, "", 1)
 	if work, err := propose(t, f.ocm, name, bare); err != nil || work.Namespace != cluster1 || !strings.HasPrefix(work.Name, name+"-") {
@@ -241,7 +247,7 @@ func TestNothingToRender(t *testing.T) {
 	}}
 	_, err = propose(t, f.ocm, name, manifest(t, cp))
 	nothing := func(err error) bool {
-		return apierrors.IsNotFound(err) && strings.Contains(err.Error(), name) && strings.Contains(err.Error(), "nothing can be delivered")
+		return apierrors.IsNotFound(err) && strings.Contains(err.Error(), fmt.Sprintf("nothing of ClusterPermission %q can be delivered", name))
 	}
 	if !nothing(err) {
 		t.Errorf("a proposal of nothing: got %v, not 404", err)

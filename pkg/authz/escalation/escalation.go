@@ -74,6 +74,12 @@ func (c *Checker) Check(ctx context.Context, cp *rbacv1alpha1.ClusterPermission,
 	return refusal, nil
 }
 
+// More reports whether cp grants anything that delivered, nil for nothing, did not
+// grant, whoever asks.
+func More(cp *rbacv1alpha1.ClusterPermission, delivered *rbacv1alpha1.ClusterPermissionSpec) bool {
+	return len(newGrants(cp.Name, &cp.Spec, newGranted(cp.Name, delivered), newBudget())) > 0
+}
+
 // withoutAllowed leaves out the grants whose verb the hub allows the caller. It
 // asks for each verb once, and for none that no grant takes.
 func (c *Checker) withoutAllowed(ctx context.Context, caller user.Info, cp *rbacv1alpha1.ClusterPermission, grants []grant) ([]grant, error) {

@@ -60,3 +60,27 @@ func Reads(ctx context.Context, authz authorizer.Authorizer, name string, refs [
 		"user %q may not read these roles of the hub, and so not deliver them:\n%s",
 		caller.GetName(), strings.Join(bounded(lines, maxLines, maxLineBytes), "\n")))
 }
+
+// ReadsNamespaces tells why the caller of ctx may not be shown which namespaces of
+// the hub the ClusterPermission of this name selects: that takes list on them. It is
+// nil if the caller may, a Forbidden error, or an internal one.
+func ReadsNamespaces(ctx context.Context, authz authorizer.Authorizer, name string) error {
+	caller, err := callerOf(ctx)
+	if err != nil {
+		return err
+	}
+	rule := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"list"}}
+	allowed, err := allows(ctx, authz, authorizer.AttributesRecord{
+		User:            caller,
+		Verb:            rule.Verbs[0],
+		APIVersion:      "*",
+		Resource:        rule.Resources[0],
+		ResourceRequest: true,
+	})
+	if err != nil || allowed {
+		return err
+	}
+	return apierrors.NewForbidden(rbacv1alpha1.Resource(resource), name, fmt.Errorf(
+		"user %q may not read the namespaces of the hub, and so not see which of them are selected: it takes a ClusterRole with the rule %s",
+		caller.GetName(), ruleText(rule)))
+}

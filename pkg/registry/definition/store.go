@@ -37,13 +37,21 @@ func (r *REST) Categories() []string { return r.categories }
 // Rewrite replaces a stored object by what change makes of it, for a subresource
 // that decides itself what of an object may change. admit and options are those of
 // the request. change gets the object as given and as stored, may run several
-// times, and returns the stored one unchanged to write nothing.
+// times, and returns the stored one unchanged to write nothing. Whether the UID and
+// the resource version that are given must match is up to change as well.
 func (r *REST) Rewrite(ctx context.Context, name string, given rest.UpdatedObjectInfo, change rest.TransformFunc, admit rest.ValidateObjectUpdateFunc, options *metav1.UpdateOptions) (runtime.Object, error) {
 	store := *r.Store
 	store.UpdateStrategy = r.server
-	updated, _, err := store.Update(ctx, name, rest.WrapUpdatedObjectInfo(given, change), rest.ValidateAllObjectFunc, admit, false, options)
+	updated, _, err := store.Update(ctx, name, rest.WrapUpdatedObjectInfo(unconditional{given}, change), rest.ValidateAllObjectFunc, admit, false, options)
 	return updated, err
 }
+
+type unconditional struct {
+	rest.UpdatedObjectInfo
+}
+
+// Preconditions implements rest.UpdatedObjectInfo.
+func (unconditional) Preconditions() *metav1.Preconditions { return nil }
 
 // statusREST serves the status subresource of a stored resource.
 type statusREST struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -14,6 +15,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
+
+const asRead = "one generation is approved: send the ClusterPermission as it was read"
 
 // approvalREST serves clusterpermissions/approval: a PUT of a ClusterPermission as
 // it was read approves exactly that generation. It can only be put, since a patch
@@ -51,15 +54,27 @@ func (r *approvalREST) Update(ctx context.Context, name string, given rest.Updat
 // approve returns the stored object as it is once the generation that the caller
 // has seen is approved.
 func (r *approvalREST) approve(ctx context.Context, seen, stored *rbac.ClusterPermission) (runtime.Object, error) {
+	var missing field.ErrorList
+	if seen.UID == "" {
+		missing = append(missing, field.Required(field.NewPath("metadata", "uid"), asRead))
+	}
 	if seen.Generation == 0 {
-		return nil, apierrors.NewInvalid(kind, stored.Name, field.ErrorList{field.Required(field.NewPath("metadata", "generation"),
-			"one generation is approved: send the ClusterPermission as it was read")})
+		missing = append(missing, field.Required(field.NewPath("metadata", "generation"), asRead))
 	}
-	if seen.Generation != stored.Generation {
-		return nil, apierrors.NewConflict(rbac.Resource("clusterpermissions"), stored.Name, fmt.Errorf(
-			"generation %d was to be approved, but the spec has changed since: it is generation %d now", seen.Generation, stored.Generation))
+	if len(missing) > 0 {
+		return nil, apierrors.NewInvalid(kind, stored.Name, missing)
 	}
-	if stored.Status.Approval == nil || stored.Status.Approval.Pending == nil {
+	conflict := func(format string, args ...any) error {
+		return apierrors.NewConflict(rbac.Resource("clusterpermissions"), stored.Name, fmt.Errorf(format, args...))
+	}
+	switch {
+	case seen.UID != stored.UID:
+		return nil, conflict("the ClusterPermission was deleted and made again since it was read")
+	case seen.Generation != stored.Generation:
+		return nil, conflict("generation %d was to be approved, but the spec has changed since: it is generation %d now", seen.Generation, stored.Generation)
+	case !equality.Semantic.DeepEqual(seen.Spec, stored.Spec):
+		return nil, conflict("the spec was changed after it was read; what is stored is approved as it is, or not at all")
+	case !waits(stored):
 		return stored, nil
 	}
 	if err := r.grants.reads(ctx, stored, stored); err != nil {

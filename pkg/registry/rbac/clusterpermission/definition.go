@@ -24,15 +24,25 @@ import (
 	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
 )
 
-// Definition is the row of ClusterPermissions, which delivery carries to the
-// managed clusters. What becomes of those whose author may not grant what they
-// grant is up to check; authz tells who may.
-func Definition(delivery Delivery, authz authorizer.Authorizer, check EscalationCheck) definition.Resource {
-	d := delivering{delivery}
-	g := &grants{check: check, authorizer: authz, checker: &escalation.Checker{
-		Authorizer: authz,
+// Options are what ClusterPermissions need beside their storage.
+type Options struct {
+	// Delivery carries them to managed clusters.
+	Delivery Delivery
+	// Authorizer tells what callers may grant and see.
+	Authorizer authorizer.Authorizer
+	// EscalationCheck says what becomes of those whose author may not grant what they grant.
+	EscalationCheck EscalationCheck
+	// HubNamespaces says that namespaceSelectors select namespaces of the hub.
+	HubNamespaces bool
+}
+
+// Definition is the row of ClusterPermissions.
+func Definition(o Options) definition.Resource {
+	d := delivering{o.Delivery}
+	g := &grants{check: o.EscalationCheck, authorizer: o.Authorizer, checker: &escalation.Checker{
+		Authorizer: o.Authorizer,
 		Delivered: func(ctx context.Context, namespace string) ([]workv1.Manifest, error) {
-			return delivery.Delivered(ctx, namespace)
+			return d.Delivered(ctx, namespace)
 		},
 	}}
 	return definition.Resource{
@@ -66,20 +76,25 @@ func Definition(delivery Delivery, authz authorizer.Authorizer, check Escalation
 				return strconv.Itoa(one(c.Spec.ClusterRoleBinding) + length(c.Spec.ClusterRoleBindings) + length(c.Spec.RoleBindings))
 			}},
 			{Name: "Work", Description: "The ManifestWork that delivers the permissions.", Wide: true, Value: func(c *rbac.ClusterPermission) any {
+				if waits(c) && c.Status.Approval.Delivered == nil {
+					return "<none>"
+				}
 				return render.WorkName(&rbacv1alpha1.ClusterPermission{ObjectMeta: c.ObjectMeta})
 			}},
 		},
 		Wrap: func(store *definition.REST) rest.Storage { return &REST{REST: store, delivery: d, grants: g} },
 		Subresources: map[string]func(*definition.REST) rest.Storage{
 			"approval": func(store *definition.REST) rest.Storage { return &approvalREST{store: store, grants: g, delivery: d} },
-			"rendered": func(store *definition.REST) rest.Storage { return &renderedREST{store: store, grants: g, delivery: d} },
+			"rendered": func(store *definition.REST) rest.Storage {
+				return &renderedREST{store: store, grants: g, delivery: d, hubNamespaces: o.HubNamespaces}
+			},
 		},
 	}
 }
 
 func approval(c *rbac.ClusterPermission) any {
 	switch a := c.Status.Approval; {
-	case a != nil && a.Pending != nil:
+	case waits(c):
 		return fmt.Sprintf("Pending (generation %d by %s)", a.Pending.Generation, a.Pending.RequestedBy)
 	case a != nil && a.Approved != nil && a.Approved.Generation == c.Generation:
 		return "By " + a.Approved.ApprovedBy

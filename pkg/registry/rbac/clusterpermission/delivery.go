@@ -3,9 +3,11 @@ package clusterpermission
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/klog/v2"
@@ -90,9 +92,20 @@ func (d delivering) work(ctx context.Context, obj *rbac.ClusterPermission) (*wor
 	case len(refused) > 0:
 		return nil, apierrors.NewInvalid(kind, obj.Name, refused)
 	case work == nil:
-		return nil, apierrors.NewNotFound(workv1.Resource("manifestworks"), "of ClusterPermission "+obj.Name+", of which nothing can be delivered")
+		return nil, nothingToDeliver(obj)
 	}
 	return work, nil
+}
+
+// nothingToDeliver is the answer where there is no work to show.
+func nothingToDeliver(obj *rbac.ClusterPermission) error {
+	message := fmt.Sprintf("nothing of ClusterPermission %q can be delivered; its condition FullyDelivered says why", obj.Name)
+	if waits(obj) {
+		message = fmt.Sprintf("nothing of ClusterPermission %q is delivered before generation %d is approved; post it here to see what it would render to", obj.Name, obj.Generation)
+	}
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Message: message,
+	}}
 }
 
 func cannotRender(obj *rbac.ClusterPermission, err error) error {

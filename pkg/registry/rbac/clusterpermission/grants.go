@@ -77,23 +77,26 @@ func (g *grants) admit(ctx context.Context, obj, old *rbac.ClusterPermission) er
 	if err := g.reads(ctx, obj, old); err != nil {
 		return err
 	}
-	if g.check == Off {
+	pending := waits(obj)
+	if pending {
+		warning.AddWarning(ctx, "", "stored, but not delivered before it is approved")
+	}
+	if g.check == Off || g.check == Approve && !pending {
 		return nil
 	}
 	refusal, err := g.refusal(ctx, obj, old)
 	if err != nil || refusal == nil {
 		return err
 	}
-	switch g.check {
-	case Enforce:
+	if g.check == Enforce {
 		return refusal.Forbidden()
-	case Approve:
-		warning.AddWarning(ctx, "", "stored, but not delivered before it is approved")
-		warn(ctx, refusal)
-	case Warn:
-		warn(ctx, refusal)
 	}
+	warn(ctx, refusal)
 	return nil
+}
+
+func waits(c *rbac.ClusterPermission) bool {
+	return c != nil && c.Status.Approval != nil && c.Status.Approval.Pending != nil
 }
 
 func warn(ctx context.Context, refusal *escalation.Refusal) {
@@ -145,7 +148,7 @@ func (g *grants) prepare(ctx context.Context, obj, old *rbac.ClusterPermission) 
 		}
 		generation = old.Generation + 1
 	}
-	delivered := deliveredGeneration(old)
+	pending := g.mustWait(ctx, obj, old)
 	if obj.Status.Approval != nil {
 		// A spec that waits no longer, or that is replaced, leaves what was approved.
 		approval := obj.Status.Approval.DeepCopy()
@@ -154,21 +157,48 @@ func (g *grants) prepare(ctx context.Context, obj, old *rbac.ClusterPermission) 
 			obj.Status.Approval = nil
 		}
 	}
-	if g.check != Approve {
-		return
-	}
-	refusal, err := g.refusal(ctx, obj, old)
-	if err != nil {
-		// Who cannot be shown to be allowed is not.
-		klog.FromContext(ctx).Error(err, "ClusterPermission waits for approval", "clusterPermission", klog.KObj(obj))
-	} else if refusal == nil {
+	if !pending {
 		return
 	}
 	if obj.Status.Approval == nil {
 		obj.Status.Approval = &rbac.Approval{}
 	}
-	obj.Status.Approval.Delivered = delivered
+	obj.Status.Approval.Delivered = deliveredGeneration(old)
 	obj.Status.Approval.Pending = &rbac.PendingGeneration{Generation: generation, RequestedBy: caller(ctx), RequestedAt: metav1.Now()}
+}
+
+// mustWait tells whether a new or changed spec has to be approved.
+func (g *grants) mustWait(ctx context.Context, obj, old *rbac.ClusterPermission) bool {
+	if g.check == Warn || g.check == Off {
+		return false
+	}
+	if waits(old) {
+		// A patch keeps what its author may not even have seen.
+		more, err := g.grantsMore(obj, old)
+		return err != nil || more
+	}
+	if g.check != Approve {
+		return false
+	}
+	refusal, err := g.refusal(ctx, obj, old)
+	if err != nil {
+		// Who cannot be shown to be allowed is not.
+		klog.FromContext(ctx).Error(err, "ClusterPermission waits for approval", "clusterPermission", klog.KObj(obj))
+	}
+	return err != nil || refusal != nil
+}
+
+// grantsMore tells whether obj grants more than what old delivers.
+func (g *grants) grantsMore(obj, old *rbac.ClusterPermission) (bool, error) {
+	permission, err := versioned(obj)
+	if err != nil {
+		return false, err
+	}
+	delivered, err := before(old)
+	if err != nil {
+		return false, err
+	}
+	return escalation.More(permission, delivered), nil
 }
 
 // deliveredGeneration is what a stored ClusterPermission delivers; nil if nothing.
@@ -176,7 +206,7 @@ func deliveredGeneration(old *rbac.ClusterPermission) *rbac.DeliveredGeneration 
 	switch {
 	case old == nil:
 		return nil
-	case old.Status.Approval == nil || old.Status.Approval.Pending == nil:
+	case !waits(old):
 		return &rbac.DeliveredGeneration{Generation: old.Generation, Spec: *old.Spec.DeepCopy()}
 	}
 	return old.Status.Approval.Delivered.DeepCopy()

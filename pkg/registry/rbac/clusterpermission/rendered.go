@@ -1,7 +1,10 @@
 package clusterpermission
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -19,10 +23,13 @@ import (
 	"k8s.io/apiserver/pkg/warning"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
+	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/validation"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/escalation"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
+	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
 )
 
 const (
@@ -43,6 +50,9 @@ type renderedREST struct {
 	store    *definition.REST
 	grants   *grants
 	delivery delivering
+	// hubNamespaces says that selectors select namespaces of the hub, which not every
+	// caller may see.
+	hubNamespaces bool
 }
 
 var (
@@ -90,39 +100,82 @@ func (r *renderedREST) Connect(ctx context.Context, name string, _ runtime.Objec
 // subject is the ClusterPermission to render.
 func (r *renderedREST) subject(ctx context.Context, name string, w http.ResponseWriter, req *http.Request) (*rbac.ClusterPermission, error) {
 	obj, err := r.store.Get(ctx, name, &metav1.GetOptions{})
-	stored, _ := obj.(*rbac.ClusterPermission)
-	if req.Method == http.MethodGet {
-		return stored, err
-	}
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err != nil && (req.Method == http.MethodGet || !apierrors.IsNotFound(err)) {
 		return nil, err
 	}
+	permission, _ := obj.(*rbac.ClusterPermission)
 	if err != nil {
-		stored = nil
+		permission = nil
 	}
-	proposal, err := decodeProposal(w, req)
-	if err != nil {
-		return nil, err
+	if req.Method != http.MethodGet {
+		proposal, err := decodeProposal(w, req)
+		if err != nil {
+			return nil, err
+		}
+		if err := r.checkProposal(ctx, name, proposal, permission); err != nil {
+			return nil, err
+		}
+		permission = proposal
 	}
-	return proposal, r.checkProposal(ctx, name, proposal, stored)
+	if r.hubNamespaces && selects(permission) {
+		return permission, escalation.ReadsNamespaces(ctx, r.grants.authorizer, name)
+	}
+	return permission, nil
+}
+
+// selects tells whether anything of a ClusterPermission goes by a namespaceSelector.
+func selects(c *rbac.ClusterPermission) bool {
+	permission, err := versioned(c)
+	return err != nil || render.HasSelectors(permission)
 }
 
 // decodeProposal reads a ClusterPermission, in JSON or YAML whatever the request
 // says: kubectl sends files as they are.
 func decodeProposal(w http.ResponseWriter, req *http.Request) (*rbac.ClusterPermission, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, proposalLimitBytes))
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d bytes", tooLarge.Limit))
+	}
+	if err == nil {
+		body, err = onlyDocument(body)
+	}
 	if err != nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("reading the body: %v", err))
 	}
-	obj, err := runtime.Decode(strictCodecs.UniversalDecoder(rbac.SchemeGroupVersion), body)
+	obj, given, err := strictCodecs.UniversalDecoder(rbac.SchemeGroupVersion).Decode(body, nil, nil)
+	proposal, ok := obj.(*rbac.ClusterPermission)
+	if given != nil && (err != nil && runtime.IsNotRegisteredError(err) || err == nil && !ok) {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the body is a %s of %s, not a ClusterPermission of %s",
+			given.Kind, given.GroupVersion(), rbacv1alpha1.SchemeGroupVersion))
+	}
 	if err != nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the body is not a ClusterPermission: %v", err))
 	}
-	proposal, ok := obj.(*rbac.ClusterPermission)
-	if !ok {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the body is a %T, not a ClusterPermission", obj))
-	}
 	return proposal, nil
+}
+
+// onlyDocument refuses to render the first of several documents, which would say
+// nothing of the others.
+func onlyDocument(body []byte) ([]byte, error) {
+	var found [][]byte
+	for documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(body))); ; {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		var content any
+		if err := yaml.Unmarshal(document, &content); err != nil || content != nil {
+			found = append(found, document)
+		}
+	}
+	if len(found) != 1 {
+		return nil, fmt.Errorf("it has %d documents; one ClusterPermission is rendered at a time", len(found))
+	}
+	return found[0], nil
 }
 
 // checkProposal completes a proposal and judges it as a write of it would be. What
