@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 )
 
 // The types below are those of RBAC without what only a server sets, and with
@@ -16,8 +16,7 @@ type manifest struct {
 	Kind       string          `json:"kind"`
 	Metadata   metadata        `json:"metadata"`
 	RoleRef    *rbacv1.RoleRef `json:"roleRef,omitempty"`
-	Rules      []rule          `json:"rules,omitzero"`
-	Subjects   []subject       `json:"subjects,omitempty"`
+	// Rules or subjects come last; they are the content of an object.
 }
 
 type metadata struct {
@@ -40,9 +39,7 @@ type subject struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// newRules never gives nil: an empty list has to be written as one, or else the
-// managed cluster's API server would change it.
-func newRules(given []rbacv1.PolicyRule) []rule {
+func newRules(given []rbacv1.PolicyRule) *content {
 	rules := make([]rule, len(given))
 	for i, r := range given {
 		rules[i] = rule{
@@ -53,11 +50,7 @@ func newRules(given []rbacv1.PolicyRule) []rule {
 			Verbs:           r.Verbs,
 		}
 	}
-	return rules
-}
-
-func (r rule) equal(other rule) bool {
-	return equality.Semantic.DeepEqual(r, other)
+	return newContent("rules", rules)
 }
 
 // newSubject completes a subject as the managed cluster's API server would, or
@@ -69,13 +62,13 @@ func newSubject(s rbacv1.Subject) subject {
 	return subject{APIGroup: s.APIGroup, Kind: s.Kind, Name: s.Name, Namespace: s.Namespace}
 }
 
-func encode(obj *object) ([]byte, error) {
-	return json.Marshal(manifest{
-		APIVersion: rbacv1.SchemeGroupVersion.String(),
-		Kind:       obj.kind,
-		Metadata:   metadata{Name: obj.name, Namespace: obj.namespace},
-		RoleRef:    obj.roleRef,
-		Rules:      obj.rules,
-		Subjects:   obj.subjects,
-	})
+func newSubjects(subjects []subject) *content {
+	return newContent("subjects", subjects)
+}
+
+// encode writes a value that is made of strings, which always succeeds.
+func encode(value any) []byte {
+	raw, err := json.Marshal(value)
+	utilruntime.Must(err)
+	return raw
 }

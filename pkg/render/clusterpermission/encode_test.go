@@ -6,6 +6,7 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/randfill"
 )
 
@@ -19,41 +20,44 @@ func TestEncodeKeepsEveryField(t *testing.T) {
 	fill.Fill(&givenSubject)
 	fill.Fill(roleRef)
 
-	raw, err := encode(&object{
-		objectKey: objectKey{kind: kindRoleBinding, namespace: "default", name: "p"},
-		rules:     newRules([]rbacv1.PolicyRule{given}),
-		roleRef:   roleRef,
-		subjects:  []subject{newSubject(givenSubject)},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got struct {
-		rbacv1.RoleBinding
-		Rules []rbacv1.PolicyRule `json:"rules"`
-	}
-	if err := json.Unmarshal(raw, &got); err != nil {
-		t.Fatal(err)
-	}
-	if got.Kind != kindRoleBinding || got.APIVersion != "rbac.authorization.k8s.io/v1" || got.Namespace != "default" || got.Name != "p" {
-		t.Errorf("got %s", raw)
-	}
-	if len(got.Rules) != 1 || !equality.Semantic.DeepEqual(got.Rules[0], given) {
-		t.Errorf("got rules %v, want %v", got.Rules, given)
-	}
-	if len(got.Subjects) != 1 || got.Subjects[0] != givenSubject {
-		t.Errorf("got subjects %v, want %v", got.Subjects, givenSubject)
-	}
-	if got.RoleRef != *roleRef {
-		t.Errorf("got roleRef %v, want %v", got.RoleRef, roleRef)
-	}
+	role := newObject(objectKey{kind: kindRole, namespace: "default", name: "p"}, nil, newRules([]rbacv1.PolicyRule{given}))
+	binding := newObject(objectKey{kind: kindRoleBinding, namespace: "default", name: "p"}, roleRef, newSubjects([]subject{newSubject(givenSubject)}))
+	var gotRole rbacv1.Role
+	var gotBinding rbacv1.RoleBinding
+	for obj, got := range map[*object]metav1.Object{role: &gotRole, binding: &gotBinding} {
+		raw := obj.manifest()
+		if err := json.Unmarshal(raw, got); err != nil {
+			t.Fatal(err)
+		}
+		if got.GetNamespace() != "default" || got.GetName() != "p" {
+			t.Errorf("got %s", raw)
+		}
+		if obj.sizeBytes() != int64(len(raw)) {
+			t.Errorf("%s is %d bytes, counted as %d", raw, len(raw), obj.sizeBytes())
+		}
 
-	// A storage that decodes and encodes a manifest sorts its keys.
-	var generic any
-	if err := json.Unmarshal(raw, &generic); err != nil {
-		t.Fatal(err)
+		// A storage that decodes and encodes a manifest sorts its keys.
+		var generic any
+		if err := json.Unmarshal(raw, &generic); err != nil {
+			t.Fatal(err)
+		}
+		if stored, err := json.Marshal(generic); err != nil || string(stored) != string(raw) {
+			t.Errorf("written as %s, stored as %s (%v)", raw, stored, err)
+		}
 	}
-	if stored, err := json.Marshal(generic); err != nil || string(stored) != string(raw) {
-		t.Errorf("written as %s, stored as %s (%v)", raw, stored, err)
+	if want := (metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: kindRole}); gotRole.TypeMeta != want {
+		t.Errorf("got %v, want %v", gotRole.TypeMeta, want)
+	}
+	if want := (metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: kindRoleBinding}); gotBinding.TypeMeta != want {
+		t.Errorf("got %v, want %v", gotBinding.TypeMeta, want)
+	}
+	if len(gotRole.Rules) != 1 || !equality.Semantic.DeepEqual(gotRole.Rules[0], given) {
+		t.Errorf("got rules %v, want %v", gotRole.Rules, given)
+	}
+	if len(gotBinding.Subjects) != 1 || gotBinding.Subjects[0] != givenSubject {
+		t.Errorf("got subjects %v, want %v", gotBinding.Subjects, givenSubject)
+	}
+	if gotBinding.RoleRef != *roleRef {
+		t.Errorf("got roleRef %v, want %v", gotBinding.RoleRef, roleRef)
 	}
 }

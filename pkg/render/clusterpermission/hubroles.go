@@ -72,5 +72,5 @@ func (r *renderer) hubRole(ref v1alpha1.HubRoleRef, fldPath *field.Path) {
 		r.result.MissingRoleRefs = append(r.result.MissingRoleRefs, key.String())
 		return
 	}
-	r.objects.grant(key.object(), newRules(rules))
+	r.objects.add(key.object(), nil, newRules(rules))
 }

@@ -58,7 +58,7 @@ func labelSelectors(cp *v1alpha1.ClusterPermission) []*metav1.LabelSelector {
 }
 
 // namespaces are the names of the namespaces that a role or binding goes into,
-// sorted.
+// sorted. There are none once the budget is exceeded.
 func (r *renderer) namespaces(namespace string, selector *metav1.LabelSelector, fldPath *field.Path) []string {
 	switch {
 	case namespace == "" && selector == nil:
@@ -70,7 +70,12 @@ func (r *renderer) namespaces(namespace string, selector *metav1.LabelSelector, 
 	case selector == nil:
 		return []string{namespace}
 	}
-	return r.selected(selector, fldPath.Child("namespaceSelector"))
+	names := r.selected(selector, fldPath.Child("namespaceSelector"))
+	r.budget.steps += placementSteps * int64(len(names))
+	if r.budget.exceeded() {
+		return nil
+	}
+	return names
 }
 
 func (r *renderer) selected(given *metav1.LabelSelector, fldPath *field.Path) []string {
@@ -84,6 +89,25 @@ func (r *renderer) selected(given *metav1.LabelSelector, fldPath *field.Path) []
 		r.leaveOut(fldPath, namespacesUnknownReason)
 		return nil
 	}
+	names := r.matching(selector)
+	r.result.Selections = append(r.result.Selections, Selection{Path: fldPath.String(), Count: len(names)})
+	if len(names) == 0 {
+		r.leaveOut(fldPath, noNamespaceReason)
+	}
+	return names
+}
+
+// matching compares each different selector with the namespaces once: the roles
+// and bindings of a spec often have the same one.
+func (r *renderer) matching(selector labels.Selector) []string {
+	key := selector.String()
+	if names, known := r.selections[key]; known {
+		return names
+	}
+	r.budget.steps += comparisonSteps(selector) * int64(len(r.in.Namespaces))
+	if r.budget.exceeded() {
+		return nil
+	}
 	var names []string
 	for _, namespace := range r.in.Namespaces {
 		if selector.Matches(labels.Set(namespace.Labels)) {
@@ -91,9 +115,15 @@ func (r *renderer) selected(given *metav1.LabelSelector, fldPath *field.Path) []
 		}
 	}
 	slices.Sort(names)
-	r.result.Selections = append(r.result.Selections, Selection{Path: fldPath.String(), Count: len(names)})
-	if len(names) == 0 {
-		r.leaveOut(fldPath, noNamespaceReason)
-	}
+	r.selections[key] = names
 	return names
+}
+
+func comparisonSteps(selector labels.Selector) int64 {
+	requirements, _ := selector.Requirements()
+	steps := requirementSteps
+	for _, requirement := range requirements {
+		steps += requirementSteps + valueSteps*len(requirement.ValuesUnsorted())
+	}
+	return int64(steps)
 }

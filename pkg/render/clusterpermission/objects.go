@@ -24,63 +24,67 @@ type objectKey struct {
 // object is a role or binding to deliver.
 type object struct {
 	objectKey
-	// rules are those of a role. They are nil, rather than empty, for an object
-	// that has none.
-	rules []rule
-	// roleRef and subjects are those of a binding.
-	roleRef  *rbacv1.RoleRef
-	subjects []subject
+	// roleRef is that of a binding.
+	roleRef *rbacv1.RoleRef
+	// head is the manifest without its content.
+	head []byte
+	// content is nil for an object that is written by name only.
+	content *content
+}
+
+func newObject(key objectKey, roleRef *rbacv1.RoleRef, content *content) *object {
+	head := encode(manifest{
+		APIVersion: rbacv1.SchemeGroupVersion.String(),
+		Kind:       key.kind,
+		Metadata:   metadata{Name: key.name, Namespace: key.namespace},
+		RoleRef:    roleRef,
+	})
+	return &object{objectKey: key, roleRef: roleRef, head: head, content: content}
+}
+
+func (o *object) sizeBytes() int64 {
+	size := len(o.head)
+	if o.content != nil {
+		size += len(o.content.encode())
+	}
+	return int64(size)
+}
+
+func (o *object) manifest() []byte {
+	if o.content == nil {
+		return o.head
+	}
+	end := len(o.head) - len("}")
+	return slices.Concat(o.head[:end], o.content.encode(), o.head[end:])
 }
 
 // objects are roles and bindings, each once. Those of one kind keep the order in
-// which they came. The objects of one selector share their rules and subjects,
-// which are clipped so that what is added to one object stays with it.
+// which they came.
 type objects struct {
 	byKey  map[objectKey]*object
 	byKind map[string][]*object
+	budget *budget
 }
 
-func newObjects() objects {
-	return objects{byKey: map[objectKey]*object{}, byKind: map[string][]*object{}}
+func newObjects(budget *budget) objects {
+	return objects{byKey: map[objectKey]*object{}, byKind: map[string][]*object{}, budget: budget}
 }
 
-// grant adds a role, or the rules to it that it does not have yet.
-func (o objects) grant(key objectKey, rules []rule) {
-	role, found := o.get(key)
-	if !found {
-		role.rules = slices.Clip(rules)
+// add adds a role or binding, or the rules or subjects to it that it does not have
+// yet. The roleRef is that of a binding; one that is there already must have the
+// same. Nothing is added once the budget is exceeded.
+func (o objects) add(key objectKey, roleRef *rbacv1.RoleRef, part *content) {
+	if o.budget.exceeded() {
 		return
 	}
-	for _, added := range rules {
-		if !slices.ContainsFunc(role.rules, added.equal) {
-			role.rules = append(role.rules, added)
-		}
-	}
-}
-
-// bind adds a binding, or the subjects to it that it does not have yet. A binding
-// that is there already must have the same roleRef.
-func (o objects) bind(key objectKey, roleRef *rbacv1.RoleRef, subjects []subject) {
-	binding, found := o.get(key)
-	if !found {
-		binding.roleRef, binding.subjects = roleRef, slices.Clip(subjects)
+	if known := o.byKey[key]; known != nil {
+		known.content = known.content.with(part)
 		return
 	}
-	for _, added := range subjects {
-		if !slices.Contains(binding.subjects, added) {
-			binding.subjects = append(binding.subjects, added)
-		}
-	}
-}
-
-func (o objects) get(key objectKey) (obj *object, found bool) {
-	if obj = o.byKey[key]; obj != nil {
-		return obj, true
-	}
-	obj = &object{objectKey: key}
-	o.byKey[key] = obj
-	o.byKind[key.kind] = append(o.byKind[key.kind], obj)
-	return obj, false
+	added := newObject(key, roleRef, part)
+	o.byKey[key] = added
+	o.byKind[key.kind] = append(o.byKind[key.kind], added)
+	o.budget.bytes += added.sizeBytes()
 }
 
 // inOrder are all objects in the order in which the managed cluster should get them.

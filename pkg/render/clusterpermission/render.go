@@ -35,7 +35,8 @@ type Inputs struct {
 	HubRoles HubRoles
 	// Executor is the identity that the work acts as; nil for that of the agent.
 	Executor *workv1.ManifestWorkExecutor
-	// SizeLimitBytes bounds the manifests of the work; 0 means no bound.
+	// SizeLimitBytes bounds the manifests of the work, and with them what it takes to
+	// render them; 0 means no bound.
 	SizeLimitBytes int64
 }
 
@@ -103,10 +104,8 @@ func Render(cp *v1alpha1.ClusterPermission, in Inputs) (*Result, field.ErrorList
 	}
 	r.gather(spec)
 	template, configs := r.manifests(spec.Validate != nil && *spec.Validate)
-	if size := sizeBytes(template); in.SizeLimitBytes > 0 && size > in.SizeLimitBytes {
-		err := field.TooLong(specPath, "", int(in.SizeLimitBytes))
-		err.Detail = fmt.Sprintf("renders to %d bytes of manifests, may not be more than %d bytes", size, in.SizeLimitBytes)
-		r.errs = append(r.errs, err)
+	if r.budget.exceeded() {
+		r.errs = append(r.errs, r.budget.refusal())
 	}
 	if len(r.errs) > 0 {
 		return nil, r.errs
@@ -143,12 +142,4 @@ func newWork(cp *v1alpha1.ClusterPermission, spec workv1.ManifestWorkSpec) *work
 		},
 		Spec: spec,
 	}
-}
-
-func sizeBytes(template workv1.ManifestsTemplate) int64 {
-	var size int64
-	for i := range template.Manifests {
-		size += int64(len(template.Manifests[i].Raw))
-	}
-	return size
 }

@@ -149,10 +149,7 @@ func TestReasonStaysShort(t *testing.T) {
 			RoleRef: v1alpha1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kindClusterRole, Name: role},
 		}
 	}
-	cp := &v1alpha1.ClusterPermission{
-		ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "cluster1", UID: testUID},
-		Spec:       v1alpha1.ClusterPermissionSpec{RoleBindings: &[]v1alpha1.RoleBinding{everywhere("view"), everywhere("edit")}},
-	}
+	cp := permission(v1alpha1.ClusterPermissionSpec{RoleBindings: &[]v1alpha1.RoleBinding{everywhere("view"), everywhere("edit")}})
 	for count, want := range map[int]string{
 		1:    "in namespace n0000 the RoleBinding p of spec.roleBindings[0] is in the way, which binds ClusterRole view",
 		2:    "in namespaces n0000, n0001 the",
@@ -165,6 +162,35 @@ func TestReasonStaysShort(t *testing.T) {
 		if len(result.Undelivered) != 1 || result.Undelivered[0].Path != "spec.roleBindings[1].namespaceSelector" ||
 			!strings.Contains(result.Undelivered[0].Reason, want) {
 			t.Errorf("%d namespaces: got %v, want %q", count, result.Undelivered, want)
+		}
+	}
+}
+
+// Nor does it matter how many parts of the spec are in the way.
+func TestObstaclesStayFew(t *testing.T) {
+	const count = 5000
+	alice := &rbacv1.Subject{Kind: rbacv1.UserKind, Name: "alice"}
+	namespaces := numbered(count)
+	role := func(name string) v1alpha1.RoleRef {
+		return v1alpha1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kindClusterRole, Name: name}
+	}
+	bindings := []v1alpha1.RoleBinding{{NamespaceSelector: &metav1.LabelSelector{}, Subject: alice, RoleRef: role("edit")}}
+	for _, namespace := range namespaces {
+		bindings = append(bindings, v1alpha1.RoleBinding{Namespace: namespace.Name, Subject: alice, RoleRef: role("view")})
+	}
+	result, errs := Render(permission(v1alpha1.ClusterPermissionSpec{RoleBindings: &bindings}), Inputs{NamespacesKnown: true, Namespaces: namespaces})
+	if len(errs) > 0 {
+		t.Fatal(errs.ToAggregate())
+	}
+	if len(result.Undelivered) != maxObstacles+1 {
+		t.Fatalf("got %d reasons, want %d", len(result.Undelivered), maxObstacles+1)
+	}
+	for i, want := range map[int]string{
+		0:            "in namespace n0000 the RoleBinding p of spec.roleBindings[1] is in the way, which binds ClusterRole view",
+		maxObstacles: "in 4990 more namespaces a RoleBinding p of another part of the spec is in the way",
+	} {
+		if got := (Undelivered{Path: "spec.roleBindings[0].namespaceSelector", Reason: want}); result.Undelivered[i] != got {
+			t.Errorf("got %v, want %v", result.Undelivered[i], got)
 		}
 	}
 }
@@ -325,7 +351,7 @@ func TestErrors(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			cp := &v1alpha1.ClusterPermission{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "cluster1", UID: testUID}, Spec: test.spec}
+			cp := permission(test.spec)
 			full := loadInputs(t)
 			full.SizeLimitBytes = test.limit
 			// What there is on the hub and on the cluster does not make a spec renderable.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
@@ -20,7 +21,10 @@ var specPath = field.NewPath("spec")
 type renderer struct {
 	cp      *v1alpha1.ClusterPermission
 	in      *Inputs
+	budget  *budget
 	objects objects
+	// selections are the names of the namespaces that a selector matches, sorted.
+	selections map[string][]string
 	// names are the objects that the spec names, and the bindings by selectors.
 	names map[objectKey]claim
 	// absent says by name why accounts have no ServiceAccount.
@@ -37,13 +41,16 @@ type claim struct {
 }
 
 func newRenderer(cp *v1alpha1.ClusterPermission, in *Inputs) *renderer {
+	budget := &budget{limitBytes: in.SizeLimitBytes}
 	return &renderer{
-		cp:      cp,
-		in:      in,
-		objects: newObjects(),
-		names:   map[objectKey]claim{},
-		absent:  map[string]string{},
-		result:  &Result{},
+		cp:         cp,
+		in:         in,
+		budget:     budget,
+		objects:    newObjects(budget),
+		selections: map[string][]string{},
+		names:      map[objectKey]claim{},
+		absent:     map[string]string{},
+		result:     &Result{},
 	}
 }
 
@@ -51,7 +58,7 @@ func (r *renderer) gather(spec *v1alpha1.ClusterPermissionSpec) {
 	if spec.ClusterRole != nil {
 		key := objectKey{kind: kindClusterRole, name: r.cp.Name}
 		r.claim(key, specPath.Child("clusterRole"), r.cp.Name)
-		r.objects.grant(key, newRules(spec.ClusterRole.Rules))
+		r.objects.add(key, nil, newRules(spec.ClusterRole.Rules))
 	}
 	if spec.ClusterRoleBinding != nil {
 		r.clusterRoleBinding(spec.ClusterRoleBinding, specPath.Child("clusterRoleBinding"))
@@ -85,7 +92,7 @@ func (r *renderer) clusterRoleBinding(binding *v1alpha1.ClusterRoleBinding, fldP
 	key := objectKey{kind: kindClusterRoleBinding, name: r.nameOr(binding.Name)}
 	r.claim(key, fldPath.Child("name"), key.name)
 	if subjects := r.subjects(binding.Subject, binding.Subjects, fldPath); len(subjects) > 0 {
-		r.objects.bind(key, &roleRef, subjects)
+		r.objects.add(key, &roleRef, newSubjects(subjects))
 	}
 }
 
@@ -96,7 +103,7 @@ func (r *renderer) role(role *v1alpha1.Role, fldPath *field.Path) {
 		if role.NamespaceSelector == nil {
 			r.claim(key, fldPath.Child("namespace"), namespace)
 		}
-		r.objects.grant(key, rules)
+		r.objects.add(key, nil, rules)
 	}
 }
 
@@ -104,23 +111,39 @@ func (r *renderer) role(role *v1alpha1.Role, fldPath *field.Path) {
 // binding refers to and that is not delivered, by name only and never written, so
 // that the agent reports whether it exists.
 func (r *renderer) manifests(validate bool) (workv1.ManifestsTemplate, []workv1.ManifestConfigOption) {
+	if r.budget.exceeded() {
+		return workv1.ManifestsTemplate{}, nil
+	}
 	objects := r.objects.inOrder()
 	var configs []workv1.ManifestConfigOption
 	if validate {
 		for _, key := range r.objects.missingRoles() {
-			objects = append(objects, &object{objectKey: key})
+			objects = append(objects, newObject(key, nil, nil))
 			configs = append(configs, readOnly(key))
 		}
 	}
-	manifests := make([]workv1.Manifest, len(objects))
-	for i, obj := range objects {
-		raw, err := encode(obj)
-		if err != nil {
-			r.errs = append(r.errs, field.InternalError(specPath, err))
+	// Until here only the first part of each object is counted.
+	r.budget.bytes = 0
+	manifests := make([]workv1.Manifest, 0, len(objects))
+	for _, obj := range objects {
+		if !r.afford(obj) {
+			break
 		}
-		manifests[i].Raw = raw
+		manifests = append(manifests, workv1.Manifest{RawExtension: runtime.RawExtension{Raw: obj.manifest()}})
 	}
 	return workv1.ManifestsTemplate{Manifests: manifests}, configs
+}
+
+// afford counts what an object costs, and tells whether the budget allows that.
+func (r *renderer) afford(obj *object) bool {
+	if obj.content != nil {
+		r.budget.steps += obj.content.steps()
+	}
+	if r.budget.exceeded() {
+		return false
+	}
+	r.budget.bytes += obj.sizeBytes()
+	return !r.budget.exceeded()
 }
 
 func readOnly(role objectKey) workv1.ManifestConfigOption {

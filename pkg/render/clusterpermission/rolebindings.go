@@ -3,7 +3,6 @@ package clusterpermission
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -12,9 +11,14 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 )
 
-// namesInReason bounds how many namespaces one reason lists: it becomes part of
-// a condition.
-const namesInReason = 10
+// What is left out becomes part of a condition, which a selector that matches
+// thousands of namespaces must not fill.
+const (
+	// namesInReason bounds how many namespaces one reason lists.
+	namesInReason = 10
+	// maxObstacles bounds how many parts of the spec one binding names that are in its way.
+	maxObstacles = 10
+)
 
 // claimBindings reserves the names of bindings by namespace before any binding by
 // selector can take them. Otherwise whoever labels a namespace of the managed
@@ -40,6 +44,7 @@ func (r *renderer) roleBinding(binding *v1alpha1.RoleBinding, fldPath *field.Pat
 	}
 	namespaces := r.namespaces(binding.Namespace, binding.NamespaceSelector, fldPath)
 	subjects := r.subjects(binding.Subject, binding.Subjects, fldPath)
+	content := newSubjects(subjects)
 
 	own := claim{path: fldPath.String(), roleRef: r.roleRef(ref)}
 	var inTheWay obstacles
@@ -59,11 +64,11 @@ func (r *renderer) roleBinding(binding *v1alpha1.RoleBinding, fldPath *field.Pat
 			continue
 		}
 		if len(subjects) > 0 {
-			r.objects.bind(key, &own.roleRef, subjects)
+			r.objects.add(key, &own.roleRef, content)
 		}
 	}
-	for _, obstacle := range inTheWay {
-		r.leaveOut(fldPath.Child("namespaceSelector"), obstacle.reason(r.nameOr(binding.Name)))
+	for _, reason := range inTheWay.reasons(r.nameOr(binding.Name)) {
+		r.leaveOut(fldPath.Child("namespaceSelector"), reason)
 	}
 }
 
@@ -81,15 +86,40 @@ type obstacle struct {
 }
 
 // obstacles keep the order in which they came.
-type obstacles []*obstacle
+type obstacles struct {
+	inOrder  []*obstacle
+	byHolder map[claim]*obstacle
+	// more is how many namespaces further obstacles are in.
+	more int
+}
 
 func (o *obstacles) add(holder claim, namespace string) {
-	i := slices.IndexFunc(*o, func(known *obstacle) bool { return known.holder == holder })
-	if i < 0 {
-		i = len(*o)
-		*o = append(*o, &obstacle{holder: holder})
+	known := o.byHolder[holder]
+	if known == nil {
+		if len(o.inOrder) == maxObstacles {
+			o.more++
+			return
+		}
+		if o.byHolder == nil {
+			o.byHolder = map[claim]*obstacle{}
+		}
+		known = &obstacle{holder: holder}
+		o.byHolder[holder] = known
+		o.inOrder = append(o.inOrder, known)
 	}
-	(*o)[i].namespaces = append((*o)[i].namespaces, namespace)
+	known.namespaces = append(known.namespaces, namespace)
+}
+
+// reasons say to a person what is in the way of the RoleBinding of a name.
+func (o *obstacles) reasons(name string) []string {
+	var out []string
+	for _, obstacle := range o.inOrder {
+		out = append(out, obstacle.reason(name))
+	}
+	if o.more > 0 {
+		out = append(out, fmt.Sprintf("in %d more namespaces a RoleBinding %s of another part of the spec is in the way", o.more, name))
+	}
+	return out
 }
 
 func (o *obstacle) reason(name string) string {

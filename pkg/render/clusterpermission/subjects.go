@@ -1,8 +1,6 @@
 package clusterpermission
 
 import (
-	"slices"
-
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -17,9 +15,14 @@ type placedSubject struct {
 func (r *renderer) subjects(single *rbacv1.Subject, several []rbacv1.Subject, fldPath *field.Path) []subject {
 	given := r.givenSubjects(single, several, fldPath)
 	delivered := make([]subject, 0, len(given))
+	listed := make(map[subject]bool, len(given))
+	add := func(s subject) {
+		delivered = append(delivered, s)
+		listed[s] = true
+	}
 	for _, s := range given {
 		if !isAccount(s.Subject) {
-			delivered = append(delivered, newSubject(s.Subject))
+			add(newSubject(s.Subject))
 			continue
 		}
 		account, absent := r.account(s.Subject)
@@ -29,8 +32,8 @@ func (r *renderer) subjects(single *rbacv1.Subject, several []rbacv1.Subject, fl
 			continue
 		}
 		// Two subjects may stand for one ServiceAccount, which RBAC lists once.
-		if !slices.Contains(delivered, account) {
-			delivered = append(delivered, account)
+		if !listed[account] {
+			add(account)
 		}
 	}
 	if len(delivered) == 0 && len(given) > 0 {
