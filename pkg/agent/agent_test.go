@@ -53,6 +53,17 @@ func TestAgent(t *testing.T) {
 		"restart":            testRestart,
 		"record-deleted":     testRecordDeleted,
 		"unresolved":         testUnresolved,
+
+		"permission-takeover":      testPermissionTakeover,
+		"permission-own-access":    testPermissionOwnAccess,
+		"permission-equal":         testPermissionEqual,
+		"permission-shared":        testPermissionShared,
+		"permission-role-replaced": testPermissionRoleReplaced,
+		"permission-recreated":     testPermissionRecreated,
+		"permission-race":          testPermissionRace,
+		"permission-crash":         testPermissionCrash,
+		"permission-orphaned":      testPermissionOrphaned,
+		"permission-only-looks":    testPermissionOnlyLooks,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -311,7 +311,13 @@ func configMap(name, value string) string {
 // create creates a work named after the test plus suffix.
 func (c *cluster) create(suffix string, change func(*workv1.ManifestWorkSpec), manifests ...string) string {
 	c.t.Helper()
-	work := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Name: c.name + suffix}}
+	return c.createOwned(nil, suffix, change, manifests...)
+}
+
+// createOwned is create for a work that has owners.
+func (c *cluster) createOwned(owners []metav1.OwnerReference, suffix string, change func(*workv1.ManifestWorkSpec), manifests ...string) string {
+	c.t.Helper()
+	work := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Name: c.name + suffix, OwnerReferences: owners}}
 	for _, text := range manifests {
 		work.Spec.Workload.Manifests = append(work.Spec.Workload.Manifests, c.manifest(text))
 	}

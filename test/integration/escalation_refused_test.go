@@ -1,6 +1,7 @@
 package integration_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -253,4 +254,47 @@ func TestRefusalNamesTheRule(t *testing.T) {
 			t.Errorf("with the rule %s: %v", text, err)
 		}
 	})
+}
+
+// Who holds nothing on a cluster can deliver roles without rules under any name.
+// What is there under such a name stays as it is, and nobody is bound to it.
+func TestNothingOnTheClusterIsTakenOver(t *testing.T) {
+	f := shared(t)
+	const name = "platform-team"
+	everything := []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}
+	createClusterRole(t, f.managed, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: everything})
+	mallory := newCaller(t, f.Hub, "mallory-names").isAdmin(t)
+	cp := create(t, mallory.ocm, &rbacv1alpha1.ClusterPermission{
+		ObjectMeta: metav1.ObjectMeta{Namespace: cluster1, Name: name},
+		Spec: rbacv1alpha1.ClusterPermissionSpec{
+			ClusterRole:        &rbacv1alpha1.ClusterRole{Rules: []rbacv1.PolicyRule{}},
+			ClusterRoleBinding: &rbacv1alpha1.ClusterRoleBinding{Subject: &mallory.subject},
+			Roles:              &[]rbacv1alpha1.Role{{Namespace: "default", Rules: []rbacv1.PolicyRule{}}},
+		},
+	})
+	f.permissionSays(t, cluster1, name, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse)
+	eventually(t, "it is said what is in the way", func(ctx context.Context) error {
+		work, err := f.work(ctx, cp)
+		if err != nil {
+			return err
+		}
+		text := toJSON(work.Status)
+		if !strings.Contains(text, "was not made by this ClusterPermission") || !strings.Contains(text, "nobody is bound") {
+			return fmt.Errorf("the agent says %s", text)
+		}
+		return nil
+	})
+	f.present(t, object{"Role", "default", name})
+	f.absent(t, object{"ClusterRoleBinding", "", name})
+	role := must(f.managed.RbacV1().ClusterRoles().Get(t.Context(), name, metav1.GetOptions{}))(t)
+	if !equality.Semantic.DeepEqual(role.Rules, everything) || len(role.OwnerReferences) > 0 || len(role.Annotations) > 0 {
+		t.Errorf("the role has been touched: %v", role)
+	}
+	if err := mallory.permissions().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	f.absent(t, object{"Role", "default", name})
+	if _, err := f.managed.RbacV1().ClusterRoles().Get(t.Context(), name, metav1.GetOptions{}); err != nil {
+		t.Errorf("the role has gone with the ClusterPermission: %v", err)
+	}
 }

@@ -45,6 +45,8 @@ type applier struct {
 	client  dynamic.Interface
 	owner   metav1.OwnerReference
 	manager string
+	// guarded is whether the work may change only what it made: see guard.go.
+	guarded bool
 	now     func() time.Time
 }
 
@@ -81,6 +83,9 @@ func (a *applier) apply(ctx context.Context, t *task) (*unstructured.Unstructure
 	case workv1.UpdateStrategyTypeCreateOnly:
 		return a.converge(ctx, t, a.leaveContent)
 	case workv1.UpdateStrategyTypeServerSideApply:
+		if a.guarded {
+			return nil, errGuardedApply
+		}
 		return a.serverSide(ctx, t)
 	case workv1.UpdateStrategyTypeUpdate:
 		return a.converge(ctx, t, a.updateContent)
@@ -112,10 +117,13 @@ func (a *applier) converge(ctx context.Context, t *task, desired func(*task, *un
 		if err != nil {
 			return nil, err
 		}
+		if err := a.judge(t, live); err != nil {
+			return live, err
+		}
 		if live.GetDeletionTimestamp() != nil {
 			return live, errTerminating
 		}
-		if t.complete(live) {
+		if t.complete(live) || a.untouched(t, live) {
 			return live, nil
 		}
 		result := desired(t, live)
@@ -205,6 +213,7 @@ func (a *applier) create(ctx context.Context, t *task, adopted bool) (*unstructu
 	if err != nil {
 		return nil, err
 	}
+	t.recordedUID, t.state.borrowed = created.GetUID(), false
 	t.state.settled = settledKey(t.hash, contentHash(created))
 	return created, nil
 }

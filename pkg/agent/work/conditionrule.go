@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/cel-go/cel"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -182,4 +183,26 @@ func (e *evaluator) program(expression string) (cel.Program, error) {
 	}
 	e.programs.Add(expression, program)
 	return program, nil
+}
+
+// workComplete reports whether the work as a whole has run to its end.
+func workComplete(work *workv1.ManifestWork, items []*item) bool {
+	if !meta.IsStatusConditionTrue(work.Status.Conditions, workv1.WorkComplete) {
+		return false
+	}
+	for _, it := range items {
+		if hasCompleteRule(it.config.ConditionRules) {
+			return true
+		}
+	}
+	return false
+}
+
+func hasCompleteRule(rules []workv1.ConditionRule) bool {
+	for _, rule := range rules {
+		if rule.Condition == workv1.WorkComplete || rule.Condition == "" && rule.Type == workv1.WellKnownConditionsType {
+			return true
+		}
+	}
+	return false
 }

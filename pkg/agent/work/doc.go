@@ -10,7 +10,7 @@
 //	admit     decide whose permissions the work acts with        executor.go
 //	protect   finalizer on the ManifestWork                      hub.go
 //	record    AppliedManifestWork with every intended object     record.go
-//	apply     each manifest by its strategy, in order of kind    apply.go, serverside.go
+//	apply     each manifest by its strategy, in order of kind    apply.go, serverside.go, guard.go
 //	record    the UIDs of what was applied                       record.go
 //	remove    what is recorded and no longer in the work         removal.go
 //	report    conditions and feedback                            status.go

@@ -107,7 +107,8 @@ func (c *Controller) applyWork(ctx context.Context, st *workState, work *workv1.
 		Controller: c, st: st, work: work, record: record, former: former,
 		frozen: workComplete(work, items), uids: map[objectID]types.UID{},
 		results: make([]result, len(items)), again: resyncPeriod,
-		applier: &applier{client: client, owner: ownerRef(record), manager: fieldManager(record.Name), now: c.now},
+		applier: &applier{client: client, owner: ownerRef(record), manager: fieldManager(record.Name), guarded: guarded(work, record), now: c.now},
+		roles:   rolesOf(items),
 	}
 	pass.clean = !pass.frozen
 	for _, it := range ordered {
@@ -145,7 +146,7 @@ func (c *Controller) applyWork(ctx context.Context, st *workState, work *workv1.
 	errs = append(errs, c.report(ctx, st, work, itemResults{items, pass.results}, pass.frozen))
 	err = errors.Join(errs...)
 	state := stateApplied
-	if err != nil || pass.waiting {
+	if err != nil || pass.waiting || pass.kept {
 		state = stateFailed
 	}
 	return outcome{state: state, again: pass.again, waiting: pass.waiting}, err
@@ -230,28 +231,6 @@ func mayBeAbout(unresolved []*item, entry workv1.AppliedManifestResourceMeta) bo
 	return false
 }
 
-// workComplete reports whether the work as a whole has run to its end.
-func workComplete(work *workv1.ManifestWork, items []*item) bool {
-	if !meta.IsStatusConditionTrue(work.Status.Conditions, workv1.WorkComplete) {
-		return false
-	}
-	for _, it := range items {
-		if hasCompleteRule(it.config.ConditionRules) {
-			return true
-		}
-	}
-	return false
-}
-
-func hasCompleteRule(rules []workv1.ConditionRule) bool {
-	for _, rule := range rules {
-		if rule.Condition == workv1.WorkComplete || rule.Condition == "" && rule.Type == workv1.WellKnownConditionsType {
-			return true
-		}
-	}
-	return false
-}
-
 // applyPass is the apply step of one pass.
 type applyPass struct {
 	*Controller
@@ -268,6 +247,10 @@ type applyPass struct {
 	results []result
 	// failed joins the errors that are worth trying again.
 	failed error
+	// roles are the items that deliver roles.
+	roles map[roleKey]*item
+	// kept is whether a guarded work left out what it must not apply.
+	kept bool
 	// unreachable is set once the managed cluster does not answer.
 	unreachable error
 	// clean is whether every manifest holds as given.
@@ -294,24 +277,37 @@ func (p *applyPass) apply(ctx context.Context, it *item) {
 		state = &itemState{hash: it.hash}
 		p.st.items[it.id()] = state
 	}
+	missing := p.missingRole(it)
+	if missing == nil {
+		state.sharedSince = time.Time{}
+		if guardReason(state.result.err) == ReasonRoleNotApplied {
+			*state = itemState{hash: it.hash}
+		}
+	}
 	seen, watched := p.watches.seen(it.ref())
 	if !watched {
 		p.soon(pollPeriod)
 	}
 	tried := !p.settled(state, seen, watched)
-	if tried {
-		if p.unreachable != nil {
-			p.setResult(ctx, it, state, nil, p.unreachable, false)
-		} else {
-			p.attempt(ctx, it, state)
-		}
+	switch {
+	case missing != nil && p.unreachable == nil:
+		tried = p.unbind(ctx, it, state, missing)
+	case tried && p.unreachable != nil:
+		p.setResult(ctx, it, state, nil, p.unreachable, false)
+	case tried:
+		p.attempt(ctx, it, state)
 	}
-	if state.uid != "" && it.tracked() {
+	switch {
+	case !it.tracked():
+	case state.borrowed:
+		p.uids[it.id()] = ""
+	case state.uid != "":
 		p.uids[it.id()] = state.uid
 	}
 	p.results[it.ordinal] = state.result
 	if err := state.result.err; err != nil {
 		p.clean = false
+		p.kept = p.kept || guardReason(err) != ""
 		if retryable(err) && (tried || !p.wait()) {
 			p.failed = errors.Join(p.failed, fmt.Errorf("%s: %w", it.id(), err))
 		}
@@ -343,7 +339,7 @@ func (p *applyPass) settled(state *itemState, seen version, watched bool) bool {
 // retryable reports whether trying again can help by itself. The other errors
 // end with a change of the object, which its watch reports.
 func retryable(err error) bool {
-	return !errors.Is(err, errAbsent) && !errors.Is(err, errTerminating)
+	return !errors.Is(err, errAbsent) && !errors.Is(err, errTerminating) && guardReason(err) == ""
 }
 
 // attempt applies an item by its strategy, or only reads it if it is complete.
@@ -355,15 +351,10 @@ func (p *applyPass) attempt(ctx context.Context, it *item, state *itemState) {
 	previous := previousOf(p.work.Status.ResourceStatus.Manifests, it.meta())
 	frozen := p.frozen || completable && previous != nil && meta.IsStatusConditionTrue(previous.Conditions, workv1.WorkComplete)
 	t := &task{
-		item: it, state: state, former: p.former[it.id().String()],
+		item: it, state: state, former: p.former[it.id().String()], recordedUID: types.UID(p.entry(it).UID),
 		complete: func(live *unstructured.Unstructured) bool {
 			return completable && p.evaluator.complete(ctx, live, rules)
 		},
-	}
-	for _, entry := range p.record.Status.AppliedResources {
-		if entryID(entry) == it.id() {
-			t.recordedUID = types.UID(entry.UID)
-		}
 	}
 	var live *unstructured.Unstructured
 	var err error
@@ -389,9 +380,7 @@ func (p *applyPass) attempt(ctx context.Context, it *item, state *itemState) {
 		if resourceNotServed(err) {
 			p.mapper.stale()
 		}
-		if _, answered := err.(apierrors.APIStatus); !answered && isConnectionError(err) {
-			p.unreachable = err
-		}
+		p.checkReachable(err)
 	}
 	if live == nil && err != nil && retryable(err) && p.unreachable == nil {
 		// Whether the object exists is reported even if it cannot be applied.
@@ -416,6 +405,24 @@ func (p *applyPass) attempt(ctx context.Context, it *item, state *itemState) {
 		return
 	}
 	p.setResult(ctx, it, state, live, err, known)
+}
+
+// entry returns what is on record about the object of an item. Every object is
+// on record but those that are only looked at.
+func (p *applyPass) entry(it *item) workv1.AppliedManifestResourceMeta {
+	at := slices.IndexFunc(p.record.Status.AppliedResources, func(entry workv1.AppliedManifestResourceMeta) bool { return entryID(entry) == it.id() })
+	if at < 0 {
+		return workv1.AppliedManifestResourceMeta{}
+	}
+	return p.record.Status.AppliedResources[at]
+}
+
+// checkReachable takes the managed cluster for unreachable if an error is no
+// answer of it.
+func (p *applyPass) checkReachable(err error) {
+	if _, answered := err.(apierrors.APIStatus); !answered && isConnectionError(err) {
+		p.unreachable = err
+	}
 }
 
 // read returns the live object, nil if it does not exist.
@@ -445,7 +452,7 @@ func (p *applyPass) setResult(ctx context.Context, it *item, state *itemState, l
 	if err == nil && it.tracked() {
 		state.applied = true
 		// An object that was found complete is not ours unless it says so.
-		if live != nil && (it.orphan || hasOwner(live, p.applier.owner)) {
+		if live != nil && !state.borrowed && (it.orphan || hasOwner(live, p.applier.owner)) {
 			state.uid = live.GetUID()
 		}
 	}

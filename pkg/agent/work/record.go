@@ -34,6 +34,14 @@ func (c *Controller) recordLabels(work *workv1.ManifestWork) map[string]string {
 	return mergeStrings(maps.Clone(work.Labels), map[string]string{clusterv1.ClusterNameLabel: c.clusterName})
 }
 
+// recordAnnotations adds to the annotations of a record that its work is guarded.
+func recordAnnotations(work *workv1.ManifestWork, annotations map[string]string) map[string]string {
+	if !delivers(work) {
+		return annotations
+	}
+	return mergeStrings(annotations, map[string]string{guardedAnnotation: "true"})
+}
+
 // ours tells whether a record is that of an agent with this cluster's name. An
 // agent that was started under another name must not touch what was applied
 // under the right one. Records that other agents made carry no name.
@@ -72,7 +80,7 @@ func (c *Controller) ensureRecord(ctx context.Context, work *workv1.ManifestWork
 			ObjectMeta: metav1.ObjectMeta{
 				Name:        c.recordName(work.Name),
 				Labels:      c.recordLabels(work),
-				Annotations: map[string]string{givenAnnotation: encoded},
+				Annotations: recordAnnotations(work, map[string]string{givenAnnotation: encoded}),
 				Finalizers:  []string{workv1.AppliedManifestWorkFinalizer},
 			},
 			Spec: workv1.AppliedManifestWorkSpec{HubHash: c.hubHash, AgentID: c.agentID, ManifestWorkName: work.Name},
@@ -119,6 +127,7 @@ func (c *Controller) updateRecord(ctx context.Context, st *workState, record *wo
 	if updated.Annotations[givenAnnotation] != encoded {
 		updated.Annotations = mergeStrings(updated.Annotations, map[string]string{givenAnnotation: encoded})
 	}
+	updated.Annotations = recordAnnotations(work, updated.Annotations)
 	if !slices.Contains(updated.Finalizers, workv1.AppliedManifestWorkFinalizer) {
 		updated.Finalizers = append(updated.Finalizers, workv1.AppliedManifestWorkFinalizer)
 	}

@@ -1,6 +1,7 @@
 package work
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -92,7 +93,7 @@ func manifestStatus(previous *workv1.ManifestCondition, generation int64, it *it
 	case errors.As(res.err, &ignoreField):
 		add(workv1.WorkApplied, metav1.ConditionFalse, workv1.ReasonAppliedManifestSSAIgnoreFieldError, res.err.Error())
 	default:
-		add(workv1.WorkApplied, metav1.ConditionFalse, workv1.ReasonAppliedManifestFailed, res.err.Error())
+		add(workv1.WorkApplied, metav1.ConditionFalse, cmp.Or(guardReason(res.err), workv1.ReasonAppliedManifestFailed), res.err.Error())
 	}
 
 	rules := res.rules

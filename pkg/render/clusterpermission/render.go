@@ -138,6 +138,7 @@ func newWork(cp *v1alpha1.ClusterPermission, spec workv1.ManifestWorkSpec) *work
 		ObjectMeta: metav1.ObjectMeta{
 			Name:            WorkName(cp),
 			Namespace:       cp.Namespace,
+			Annotations:     map[string]string{v1alpha1.DeliveredAnnotation: cp.Name},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(cp, owner)},
 		},
 		Spec: spec,

@@ -33,6 +33,11 @@ const (
 	ConditionResourceApplied = "Applied"
 )
 
+// DeliveredAnnotation is on each ManifestWork that the server renders from a
+// ClusterPermission, with its name. Unlike the owner reference it stays when the
+// ClusterPermission is deleted without its dependents.
+const DeliveredAnnotation = "rbac.open-cluster-management.io/clusterpermission"
+
 // +genclient
 // +genclient:method=UpdateApproval,verb=update,subresource=approval,input=open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1.ClusterPermission,result=open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1.ClusterPermission
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
