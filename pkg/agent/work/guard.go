@@ -209,7 +209,7 @@ func (p *applyPass) missingRole(binding *item) *roleNotAppliedError {
 	return &roleNotAppliedError{role: describe(role.meta()), taken: taken, shared: taken && notOwned.shared}
 }
 
-// inGrace reports whether a binding that was applied stays for now, although
+// inGrace reports whether a binding that was applied stays a while, although
 // another work has changed its role.
 func (p *applyPass) inGrace(state *itemState) bool {
 	if state.sharedSince.IsZero() {

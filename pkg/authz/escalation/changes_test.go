@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/utils/ptr"
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 )
@@ -219,5 +220,5 @@ roleBindings: [{%[1]s, roleRef: {kind: Role}, subject: {kind: User, name: %[4]s}
 
 func grantsAny(s *rbacv1alpha1.ClusterPermissionSpec) bool {
 	return s.ClusterRole != nil || s.ClusterRoleBinding != nil ||
-		len(list(s.ClusterRoleBindings))+len(list(s.Roles))+len(list(s.RoleBindings))+len(list(s.RoleRefs)) > 0
+		len(ptr.Deref(s.ClusterRoleBindings, nil))+len(ptr.Deref(s.Roles, nil))+len(ptr.Deref(s.RoleBindings, nil))+len(ptr.Deref(s.RoleRefs, nil)) > 0
 }

@@ -3,6 +3,7 @@ package escalation
 import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 )
@@ -76,12 +77,12 @@ func newGrants(name string, spec *rbacv1alpha1.ClusterPermissionSpec, before *gr
 		}
 		defined(specPath.Child("clusterRole"), scope{}, old, spec.ClusterRole.Rules)
 	}
-	for i, role := range list(spec.Roles) {
+	for i, role := range ptr.Deref(spec.Roles, nil) {
 		where := placed(role.Namespace, role.NamespaceSelector)
 		defined(specPath.Child("roles").Index(i), where, before.roles.roles[where], role.Rules)
 	}
 	grants = append(grants, newBindings(name, spec, before, work)...)
-	for i, ref := range list(spec.RoleRefs) {
+	for i, ref := range ptr.Deref(spec.RoleRefs, nil) {
 		if key := hubRole(ref); !before.roles.refs[key] {
 			where := scope{}
 			if key.kind == kindRole {

@@ -4,6 +4,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 )
@@ -32,7 +33,7 @@ func newSpecRoles(name string, spec *rbacv1alpha1.ClusterPermissionSpec) *specRo
 		name: name, clusterRole: spec.ClusterRole, roles: map[scope][]rbacv1.PolicyRule{},
 		refs: map[roleKey]bool{}, named: map[roleKey]bool{},
 	}
-	for _, role := range list(spec.Roles) {
+	for _, role := range ptr.Deref(spec.Roles, nil) {
 		where := placed(role.Namespace, role.NamespaceSelector)
 		own.roles[where] = append(own.roles[where], role.Rules...)
 		own.all = append(own.all, role.Rules...)
@@ -40,7 +41,7 @@ func newSpecRoles(name string, spec *rbacv1alpha1.ClusterPermissionSpec) *specRo
 			own.selected = append(own.selected, role.Rules...)
 		}
 	}
-	for _, ref := range list(spec.RoleRefs) {
+	for _, ref := range ptr.Deref(spec.RoleRefs, nil) {
 		key := hubRole(ref)
 		own.refs[key] = true
 		own.named[roleKey{kind: key.kind, name: key.name}] = true
@@ -122,10 +123,10 @@ func bindings(name string, spec *rbacv1alpha1.ClusterPermissionSpec) []binding {
 	if spec.ClusterRoleBinding != nil {
 		clusterWide(specPath.Child("clusterRoleBinding"), spec.ClusterRoleBinding)
 	}
-	for i := range list(spec.ClusterRoleBindings) {
+	for i := range ptr.Deref(spec.ClusterRoleBindings, nil) {
 		clusterWide(specPath.Child("clusterRoleBindings").Index(i), &(*spec.ClusterRoleBindings)[i])
 	}
-	for i := range list(spec.RoleBindings) {
+	for i := range ptr.Deref(spec.RoleBindings, nil) {
 		b := &(*spec.RoleBindings)[i]
 		where := placed(b.Namespace, b.NamespaceSelector)
 		key := roleKey{kind: b.RoleRef.Kind, name: nameOr(b.RoleRef.Name, name)}
@@ -145,7 +146,7 @@ func bindings(name string, spec *rbacv1alpha1.ClusterPermissionSpec) []binding {
 func subjects(subject *rbacv1.Subject, more []rbacv1.Subject) []rbacv1.Subject {
 	given := more[:len(more):len(more)]
 	if subject != nil || len(more) == 0 {
-		given = append(given, ptrOr(subject))
+		given = append(given, ptr.Deref(subject, rbacv1.Subject{}))
 	}
 	same := make([]rbacv1.Subject, len(given))
 	for i, s := range given {
@@ -161,23 +162,9 @@ func subjects(subject *rbacv1.Subject, more []rbacv1.Subject) []rbacv1.Subject {
 	return same
 }
 
-func ptrOr(subject *rbacv1.Subject) rbacv1.Subject {
-	if subject == nil {
-		return rbacv1.Subject{}
-	}
-	return *subject
-}
-
 func nameOr(name, otherwise string) string {
 	if name != "" {
 		return name
 	}
 	return otherwise
-}
-
-func list[T any](items *[]T) []T {
-	if items == nil {
-		return nil
-	}
-	return *items
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
 
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
@@ -52,10 +53,10 @@ func AccountNames(cp *v1alpha1.ClusterPermission) []string {
 		if binding := spec.ClusterRoleBinding; binding != nil {
 			add(binding.Subject, binding.Subjects)
 		}
-		for _, binding := range list(spec.ClusterRoleBindings) {
+		for _, binding := range ptr.Deref(spec.ClusterRoleBindings, nil) {
 			add(binding.Subject, binding.Subjects)
 		}
-		for _, binding := range list(spec.RoleBindings) {
+		for _, binding := range ptr.Deref(spec.RoleBindings, nil) {
 			add(binding.Subject, binding.Subjects)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
@@ -167,7 +168,7 @@ func TestWorkIsBounded(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for i := range list(test.cp.Spec.RoleBindings) {
+			for i := range ptr.Deref(test.cp.Spec.RoleBindings, nil) {
 				(*test.cp.Spec.RoleBindings)[i].RoleRef = v1alpha1.RoleRef{Kind: kindRole}
 			}
 			result, errs := Render(test.cp, Inputs{NamespacesKnown: true, Namespaces: numbered(test.namespaces), SizeLimitBytes: defaultLimitBytes})

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
@@ -98,7 +99,7 @@ func saysWhy(result *Result, path, about string) bool {
 func checkRules(t *testing.T, cp *v1alpha1.ClusterPermission, in Inputs, result *Result, delivered map[objectKey]rbacObject) {
 	t.Helper()
 	wantRules := map[objectKey][]rbacv1.PolicyRule{}
-	for i, role := range list(cp.Spec.Roles) {
+	for i, role := range ptr.Deref(cp.Spec.Roles, nil) {
 		namespaces := wantNamespaces(t, role.Namespace, role.NamespaceSelector, in)
 		if path := specPath.Child("roles").Index(i).String(); len(namespaces) == 0 && !saysWhy(result, path, "namespace") {
 			t.Errorf("%s matches nothing, which nobody learns", path)
@@ -108,7 +109,7 @@ func checkRules(t *testing.T, cp *v1alpha1.ClusterPermission, in Inputs, result 
 			wantRules[key] = append(wantRules[key], role.Rules...)
 		}
 	}
-	for i, ref := range list(cp.Spec.RoleRefs) {
+	for i, ref := range ptr.Deref(cp.Spec.RoleRefs, nil) {
 		key := hubRoleKey(ref)
 		rules, found := in.HubRoles[key]
 		if path := specPath.Child("roleRefs").Index(i).String(); !found && !saysWhy(result, path, key.String()) {
@@ -127,7 +128,7 @@ func checkRules(t *testing.T, cp *v1alpha1.ClusterPermission, in Inputs, result 
 
 func checkBindings(t *testing.T, cp *v1alpha1.ClusterPermission, in Inputs, result *Result, delivered map[objectKey]rbacObject) {
 	t.Helper()
-	for i, binding := range list(cp.Spec.RoleBindings) {
+	for i, binding := range ptr.Deref(cp.Spec.RoleBindings, nil) {
 		path := specPath.Child("roleBindings").Index(i).String()
 		name, roleName := cmp.Or(binding.Name, cp.Name), cmp.Or(binding.RoleRef.Name, cp.Name)
 		namespaces := wantNamespaces(t, binding.Namespace, binding.NamespaceSelector, in)

@@ -6,6 +6,7 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 )
@@ -24,7 +25,7 @@ type HubRoles map[HubRoleKey][]rbacv1.PolicyRule
 func HubRoleKeys(cp *v1alpha1.ClusterPermission) []HubRoleKey {
 	var keys []HubRoleKey
 	for _, spec := range specs(cp) {
-		for _, ref := range list(spec.RoleRefs) {
+		for _, ref := range ptr.Deref(spec.RoleRefs, nil) {
 			keys = append(keys, hubRoleKey(ref))
 		}
 	}

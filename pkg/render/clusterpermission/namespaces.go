@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 )
@@ -43,12 +44,12 @@ func Selectors(cp *v1alpha1.ClusterPermission) []labels.Selector {
 func labelSelectors(cp *v1alpha1.ClusterPermission) []*metav1.LabelSelector {
 	var out []*metav1.LabelSelector
 	for _, spec := range specs(cp) {
-		for _, role := range list(spec.Roles) {
+		for _, role := range ptr.Deref(spec.Roles, nil) {
 			if role.NamespaceSelector != nil {
 				out = append(out, role.NamespaceSelector)
 			}
 		}
-		for _, binding := range list(spec.RoleBindings) {
+		for _, binding := range ptr.Deref(spec.RoleBindings, nil) {
 			if binding.NamespaceSelector != nil {
 				out = append(out, binding.NamespaceSelector)
 			}

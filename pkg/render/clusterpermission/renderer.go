@@ -8,6 +8,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
@@ -63,17 +64,17 @@ func (r *renderer) gather(spec *v1alpha1.ClusterPermissionSpec) {
 	if spec.ClusterRoleBinding != nil {
 		r.clusterRoleBinding(spec.ClusterRoleBinding, specPath.Child("clusterRoleBinding"))
 	}
-	for i, binding := range list(spec.ClusterRoleBindings) {
+	for i, binding := range ptr.Deref(spec.ClusterRoleBindings, nil) {
 		r.clusterRoleBinding(&binding, specPath.Child("clusterRoleBindings").Index(i))
 	}
-	for i, role := range list(spec.Roles) {
+	for i, role := range ptr.Deref(spec.Roles, nil) {
 		r.role(&role, specPath.Child("roles").Index(i))
 	}
-	r.claimBindings(list(spec.RoleBindings))
-	for i, binding := range list(spec.RoleBindings) {
+	r.claimBindings(ptr.Deref(spec.RoleBindings, nil))
+	for i, binding := range ptr.Deref(spec.RoleBindings, nil) {
 		r.roleBinding(&binding, specPath.Child("roleBindings").Index(i))
 	}
-	for i, ref := range list(spec.RoleRefs) {
+	for i, ref := range ptr.Deref(spec.RoleRefs, nil) {
 		r.hubRole(ref, specPath.Child("roleRefs").Index(i))
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.absent)) {

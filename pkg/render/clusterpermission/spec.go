@@ -14,11 +14,3 @@ func specs(cp *v1alpha1.ClusterPermission) []*v1alpha1.ClusterPermissionSpec {
 		return []*v1alpha1.ClusterPermissionSpec{delivered, &cp.Spec}
 	}
 }
-
-// list are the items of a list that may be absent.
-func list[T any](items *[]T) []T {
-	if items == nil {
-		return nil
-	}
-	return *items
-}

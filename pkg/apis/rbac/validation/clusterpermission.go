@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/ratchet"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
@@ -75,12 +76,12 @@ func validateSpec(cp *rbac.ClusterPermission) field.ErrorList {
 	spec := &cp.Spec
 	var errs field.ErrorList
 
-	bindings := len(list(spec.ClusterRoleBindings)) + len(list(spec.RoleBindings))
+	bindings := len(ptr.Deref(spec.ClusterRoleBindings, nil)) + len(ptr.Deref(spec.RoleBindings, nil))
 	if spec.ClusterRoleBinding != nil {
 		bindings++
 	}
 	// References deliver roles that something else on the managed cluster may bind.
-	if bindings == 0 && len(list(spec.RoleRefs)) == 0 {
+	if bindings == 0 && len(ptr.Deref(spec.RoleRefs, nil)) == 0 {
 		errs = append(errs, field.Required(specPath,
 			"no bindings are defined: give at least one of clusterRoleBinding, clusterRoleBindings, roleBindings or roleRefs"))
 	}
@@ -95,12 +96,12 @@ func validateSpec(cp *rbac.ClusterPermission) field.ErrorList {
 		errs = append(errs, validateClusterRoleBinding(spec.ClusterRoleBinding, fldPath)...)
 		errs = append(errs, rendered.takeBinding(placement{}, spec.ClusterRoleBinding.Name, fldPath)...)
 	}
-	for i := range list(spec.ClusterRoleBindings) {
+	for i := range ptr.Deref(spec.ClusterRoleBindings, nil) {
 		binding, fldPath := &(*spec.ClusterRoleBindings)[i], specPath.Child("clusterRoleBindings").Index(i)
 		errs = append(errs, validateClusterRoleBinding(binding, fldPath)...)
 		errs = append(errs, rendered.takeBinding(placement{}, binding.Name, fldPath)...)
 	}
-	for i := range list(spec.Roles) {
+	for i := range ptr.Deref(spec.Roles, nil) {
 		role, fldPath := &(*spec.Roles)[i], specPath.Child("roles").Index(i)
 		where, whereErrs := validatePlacement(role.Namespace, role.NamespaceSelector, fldPath)
 		errs = append(errs, whereErrs...)
@@ -109,7 +110,7 @@ func validateSpec(cp *rbac.ClusterPermission) field.ErrorList {
 			errs = append(errs, where.duplicate(fldPath))
 		}
 	}
-	for i := range list(spec.RoleBindings) {
+	for i := range ptr.Deref(spec.RoleBindings, nil) {
 		binding, fldPath := &(*spec.RoleBindings)[i], specPath.Child("roleBindings").Index(i)
 		where, whereErrs := validatePlacement(binding.Namespace, binding.NamespaceSelector, fldPath)
 		errs = append(errs, whereErrs...)
@@ -120,7 +121,7 @@ func validateSpec(cp *rbac.ClusterPermission) field.ErrorList {
 			errs = append(errs, rendered.takeBinding(where, binding.Name, fldPath)...)
 		}
 	}
-	for i := range list(spec.RoleRefs) {
+	for i := range ptr.Deref(spec.RoleRefs, nil) {
 		ref, fldPath := &(*spec.RoleRefs)[i], specPath.Child("roleRefs").Index(i)
 		refErrs := validateHubRoleRef(ref, fldPath)
 		errs = append(errs, refErrs...)
@@ -270,11 +271,4 @@ func validateRule(rule rbacv1.PolicyRule, namespaced bool, fldPath *field.Path) 
 		errs = append(errs, field.Required(fldPath.Child("resources"), "a rule about resources needs at least one resource"))
 	}
 	return errs
-}
-
-func list[T any](items *[]T) []T {
-	if items == nil {
-		return nil
-	}
-	return *items
 }

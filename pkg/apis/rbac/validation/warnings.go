@@ -6,6 +6,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
@@ -18,10 +19,10 @@ func WarningsForClusterPermission(cp *rbac.ClusterPermission) []string {
 	if binding := cp.Spec.ClusterRoleBinding; binding != nil {
 		warnings = append(warnings, warnClusterRoleBinding(cp, binding, specPath.Child("clusterRoleBinding"))...)
 	}
-	for i := range list(cp.Spec.ClusterRoleBindings) {
+	for i := range ptr.Deref(cp.Spec.ClusterRoleBindings, nil) {
 		warnings = append(warnings, warnClusterRoleBinding(cp, &(*cp.Spec.ClusterRoleBindings)[i], specPath.Child("clusterRoleBindings").Index(i))...)
 	}
-	for i := range list(cp.Spec.RoleBindings) {
+	for i := range ptr.Deref(cp.Spec.RoleBindings, nil) {
 		binding, fldPath := &(*cp.Spec.RoleBindings)[i], specPath.Child("roleBindings").Index(i)
 		if binding.RoleRef.Name == "" {
 			switch {
@@ -53,7 +54,7 @@ func definesClusterRole(cp *rbac.ClusterPermission) bool {
 	if cp.Spec.ClusterRole != nil {
 		return true
 	}
-	for _, ref := range list(cp.Spec.RoleRefs) {
+	for _, ref := range ptr.Deref(cp.Spec.RoleRefs, nil) {
 		if ref.Kind == kindClusterRole && ref.Name == cp.Name {
 			return true
 		}
@@ -64,12 +65,12 @@ func definesClusterRole(cp *rbac.ClusterPermission) bool {
 // definesRole errs on the side of silence where labels decide: which namespaces
 // a selector matches is not known here.
 func definesRole(cp *rbac.ClusterPermission, namespace string, selector *metav1.LabelSelector) bool {
-	for _, role := range list(cp.Spec.Roles) {
+	for _, role := range ptr.Deref(cp.Spec.Roles, nil) {
 		if selector != nil || role.NamespaceSelector != nil || role.Namespace == namespace {
 			return true
 		}
 	}
-	for _, ref := range list(cp.Spec.RoleRefs) {
+	for _, ref := range ptr.Deref(cp.Spec.RoleRefs, nil) {
 		if ref.Kind == kindRole && ref.Name == cp.Name && (selector != nil || ref.Namespace == namespace) {
 			return true
 		}

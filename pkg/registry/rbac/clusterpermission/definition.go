@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/utils/ptr"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
@@ -126,10 +127,10 @@ func subjects(c *rbac.ClusterPermission) any {
 	if binding := c.Spec.ClusterRoleBinding; binding != nil {
 		add(binding.Subject, binding.Subjects)
 	}
-	for _, binding := range elements(c.Spec.ClusterRoleBindings) {
+	for _, binding := range ptr.Deref(c.Spec.ClusterRoleBindings, nil) {
 		add(binding.Subject, binding.Subjects)
 	}
-	for _, binding := range elements(c.Spec.RoleBindings) {
+	for _, binding := range ptr.Deref(c.Spec.RoleBindings, nil) {
 		add(binding.Subject, binding.Subjects)
 	}
 	if more := len(shown) - shownSubjects; more > 0 {
@@ -138,14 +139,7 @@ func subjects(c *rbac.ClusterPermission) any {
 	return strings.Join(shown, ",")
 }
 
-func elements[T any](list *[]T) []T {
-	if list == nil {
-		return nil
-	}
-	return *list
-}
-
-func length[T any](list *[]T) int { return len(elements(list)) }
+func length[T any](list *[]T) int { return len(ptr.Deref(list, nil)) }
 
 func one[T any](p *T) int {
 	if p == nil {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
@@ -130,8 +131,8 @@ func (g *grants) reads(ctx context.Context, obj, old *rbac.ClusterPermission) er
 		return err
 	}
 	var added []rbacv1alpha1.HubRoleRef
-	for _, ref := range elements(permission.Spec.RoleRefs) {
-		if delivered == nil || !slices.Contains(elements(delivered.RoleRefs), ref) {
+	for _, ref := range ptr.Deref(permission.Spec.RoleRefs, nil) {
+		if delivered == nil || !slices.Contains(ptr.Deref(delivered.RoleRefs, nil), ref) {
 			added = append(added, ref)
 		}
 	}
