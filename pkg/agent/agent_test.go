@@ -64,6 +64,8 @@ func TestAgent(t *testing.T) {
 		"permission-crash":         testPermissionCrash,
 		"permission-orphaned":      testPermissionOrphaned,
 		"permission-only-looks":    testPermissionOnlyLooks,
+		"permission-squatting":     testPermissionSquatting,
+		"permission-contested":     testPermissionContested,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

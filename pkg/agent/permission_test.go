@@ -486,3 +486,58 @@ func testPermissionOnlyLooks(t *testing.T, c *cluster) {
 	c.refused(name, "", "", workv1.ReasonAppliedManifestFailed, "")
 	c.bound(c.name, true)
 }
+
+// testPermissionSquatting: who was first to deliver a role is not bound to what
+// another work makes of it, and a role that has grown is not bound while it is more
+// than what was granted.
+func testPermissionSquatting(t *testing.T, c *cluster) {
+	c.run()
+	squatter := c.permission("-squat", nil, clusterRole("NS", ""), clusterRoleBinding("NS", "NS", "alice"))
+	c.condition(squatter, workv1.WorkApplied, metav1.ConditionTrue)
+	c.bound(c.name, true)
+	keeper := c.create("-keeper", nil, clusterRole("NS", "['*']"))
+	c.condition(keeper, workv1.WorkApplied, metav1.ConditionTrue)
+	c.refused(squatter, notOwned, roleNotApplied)
+	c.bound(c.name, false)
+	c.hasVerbs(c.name, "*")
+
+	// As long as the role is no more than what the ClusterPermission gives, it may be bound.
+	c.replace(keeper, clusterRole("NS", "[get]"))
+	c.condition(keeper, workv1.WorkApplied, metav1.ConditionTrue)
+	c.replace(squatter, clusterRole("NS", "[get, list]"), clusterRoleBinding("NS", "NS", "alice"))
+	c.refused(squatter, notOwned, "")
+	c.bound(c.name, true)
+	c.replace(keeper, clusterRole("NS", "[get, delete]"))
+	c.refused(squatter, notOwned, roleNotApplied)
+	c.bound(c.name, false)
+
+	c.delete(keeper)
+	c.gone(keeper)
+	c.condition(squatter, workv1.WorkApplied, metav1.ConditionTrue)
+	c.hasVerbs(c.name, "get", "list")
+	c.bound(c.name, true)
+}
+
+// testPermissionContested: nobody is bound to a role that somebody on the cluster
+// changes again and again.
+func testPermissionContested(t *testing.T, c *cluster) {
+	c.run()
+	name := c.permission("", nil, clusterRole("NS", "[get]"), clusterRoleBinding("NS", "NS", "alice"))
+	c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
+	roles := c.kube.RbacV1().ClusterRoles()
+	eventually(t, "the role counts as somebody else's", func(ctx context.Context) error {
+		role, err := roles.Get(ctx, c.name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		role.Rules = podRules("*")
+		if _, err := roles.Update(ctx, role, metav1.UpdateOptions{}); err != nil {
+			return err
+		}
+		if _, err := c.kube.RbacV1().ClusterRoleBindings().Get(ctx, c.name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("the binding is there: %v", err)
+		}
+		return nil
+	})
+	c.refused(name, notOwned, roleNotApplied)
+}

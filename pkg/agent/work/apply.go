@@ -47,7 +47,9 @@ type applier struct {
 	manager string
 	// guarded is whether the work may change only what it made: see guard.go.
 	guarded bool
-	now     func() time.Time
+	// unguarded tells which other works may change anything.
+	unguarded func(metav1.OwnerReference) bool
+	now       func() time.Time
 }
 
 // task is one manifest to apply, with what is remembered about its object.

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
+	"slices"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/auth/rbac/validation"
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
@@ -29,10 +32,9 @@ const (
 	ReasonRoleNotApplied = "AppliedManifestRoleNotApplied"
 )
 
-// sharedGrace is how long a binding stays whose role, delivered by several
-// ClusterPermissions, has other content than its own one gives. Where all follow
-// one role of the hub, each of them is changed a moment before or after the others.
-const sharedGrace = 20 * time.Second
+// maxAtoms bounds what comparing two roles costs; a rule of a few kilobytes allows
+// millions of combinations of verb, group and resource.
+const maxAtoms = 100_000
 
 // guardedAnnotation marks the AppliedManifestWork of a guarded work. The owner
 // reference of the work is not enough to tell: it goes when the
@@ -60,28 +62,45 @@ func guarded(work *workv1.ManifestWork, record *workv1.AppliedManifestWork) bool
 	return marked || delivers(work)
 }
 
+// unguarded reports whether the record that an owner reference names is of a work
+// that may take objects over. One that is not known yet brings an event by
+// writing the object, and one that is gone writes nothing.
+func (c *Controller) unguarded(owner metav1.OwnerReference) bool {
+	record, err := c.records.Get(owner.Name)
+	if err != nil || record.UID != owner.UID {
+		return false
+	}
+	_, marked := record.Annotations[guardedAnnotation]
+	return !marked
+}
+
 // notOwnedError is the error of an object that a guarded work leaves alone.
 type notOwnedError struct {
 	object string
-	// shared is whether another work has applied the object.
-	shared bool
+	// shared is whether another work has applied the object, contested whether
+	// somebody changes it again and again.
+	shared, contested bool
+	// harmless is whether the object is a role of another work that grants nothing
+	// beyond what the manifest gives.
+	harmless bool
 }
 
 func (e *notOwnedError) Error() string {
-	maker := "was not made by this ClusterPermission"
-	if e.shared {
-		maker = "was made by another work, not by this ClusterPermission"
+	switch {
+	case e.contested:
+		return fmt.Sprintf("%s is changed again and again by somebody else, whose it is as long as that goes on; stop them, or deliver it under another name", e.object)
+	case e.shared:
+		return fmt.Sprintf("%s exists on the cluster with other content and was made by another work, not by this ClusterPermission, so it is left as it is; delete on the hub what delivers it, or deliver it under another name", e.object)
 	}
-	return fmt.Sprintf("%s exists on the cluster with other content and %s, so it is left as it is; delete it there, or deliver it under another name", e.object, maker)
+	return fmt.Sprintf("%s exists on the cluster with other content and was not made by this ClusterPermission, so it is left as it is; delete it there, or deliver it under another name", e.object)
 }
 
 // roleNotAppliedError is the error of a binding that would bind to something
 // else than the role that its work delivers.
 type roleNotAppliedError struct {
 	role string
-	// taken is whether the role on the cluster is somebody else's, shared whether
-	// another work has applied it.
-	taken, shared bool
+	// taken is whether the role on the cluster is somebody else's.
+	taken bool
 }
 
 func (e *roleNotAppliedError) Error() string {
@@ -119,11 +138,43 @@ func (a *applier) judge(t *task, live *unstructured.Unstructured) error {
 	if !t.state.borrowed || a.asGiven(t, live) {
 		return nil
 	}
-	return &notOwnedError{object: describe(t.meta()), shared: len(recordOwners(live)) > 0}
+	shared := len(recordOwners(live)) > 0
+	return &notOwnedError{object: describe(t.meta()), shared: shared, harmless: shared && grantsNoMore(live, t.object)}
+}
+
+// grantsNoMore reports whether a role grants nothing beyond what another gives.
+// Where several ClusterPermissions deliver one role of the hub, and it changes, each
+// has the new content a moment before or after the others.
+func grantsNoMore(live, given *unstructured.Unstructured) bool {
+	var has, may rbacv1.ClusterRole
+	converter := runtime.DefaultUnstructuredConverter
+	if live.GroupVersionKind().Group != rbacGroup || live.Object["aggregationRule"] != nil ||
+		converter.FromUnstructured(live.Object, &has) != nil || converter.FromUnstructured(given.Object, &may) != nil {
+		return false
+	}
+	atoms := 0
+	for _, rule := range has.Rules {
+		atoms += len(rule.Verbs) * (len(rule.APIGroups)*len(rule.Resources)*max(1, len(rule.ResourceNames)) + len(rule.NonResourceURLs))
+	}
+	if atoms*max(1, len(may.Rules)) > maxAtoms {
+		return false
+	}
+	covered, _ := validation.Covers(may.Rules, has.Rules)
+	return covered
+}
+
+// contested is the error of a role of a guarded work that somebody else changes
+// again and again; nil if the manifest is none. Whoever binds it now binds theirs.
+func (p *applyPass) contested(it *item) error {
+	if !p.applier.guarded || it.gvk.Group != rbacGroup || it.object.Object["roleRef"] != nil {
+		return nil
+	}
+	return &notOwnedError{object: describe(it.meta()), contested: true}
 }
 
 // made reports whether a live object is this work's own. Of the works that own
-// an object, the first has made it; when that lets go, the next inherits it.
+// an object, the first has made it, unless one that is not guarded has taken it
+// over; when that lets go, the next inherits it.
 // An owner reference without a UID on record is that of an object which the
 // agent created just before it died.
 func (a *applier) made(t *task, live *unstructured.Unstructured) bool {
@@ -131,7 +182,7 @@ func (a *applier) made(t *task, live *unstructured.Unstructured) bool {
 		return false
 	}
 	if owners := recordOwners(live); len(owners) > 0 {
-		return owners[0].UID == a.owner.UID
+		return owners[0].UID == a.owner.UID && !slices.ContainsFunc(owners[1:], a.unguarded)
 	}
 	return t.recordedUID != "" && t.recordedUID == live.GetUID()
 }
@@ -206,21 +257,10 @@ func (p *applyPass) missingRole(binding *item) *roleNotAppliedError {
 	}
 	var notOwned *notOwnedError
 	taken := errors.As(came.err, &notOwned)
-	return &roleNotAppliedError{role: describe(role.meta()), taken: taken, shared: taken && notOwned.shared}
-}
-
-// inGrace reports whether a binding that was applied stays a while, although
-// another work has changed its role.
-func (p *applyPass) inGrace(state *itemState) bool {
-	if state.sharedSince.IsZero() {
-		state.sharedSince = p.now()
+	if taken && notOwned.harmless {
+		return nil
 	}
-	left := sharedGrace - p.now().Sub(state.sharedSince)
-	if left <= 0 {
-		return false
-	}
-	p.soon(left)
-	return true
+	return &roleNotAppliedError{role: describe(role.meta()), taken: taken}
 }
 
 // unbind keeps a binding from binding to a role that is not the work's. One
@@ -228,7 +268,7 @@ func (p *applyPass) inGrace(state *itemState) bool {
 // known to be applied, and is let go of when the role is somebody else's. It
 // reports whether it has looked at the binding.
 func (p *applyPass) unbind(ctx context.Context, it *item, state *itemState, why *roleNotAppliedError) bool {
-	if state.applied && state.result.err == nil && (!why.taken || why.shared && p.inGrace(state)) {
+	if !why.taken && state.applied && state.result.err == nil {
 		return false
 	}
 	seen, watched := p.watches.seen(it.ref())

@@ -18,6 +18,7 @@ func TestJudge(t *testing.T) {
 		all     = `rules: [{verbs: ["*"], apiGroups: ["*"], resources: ["*"]}]`
 		ours    = `{apiVersion: work.open-cluster-management.io/v1, kind: AppliedManifestWork, name: ours, uid: ours}`
 		theirs  = `{apiVersion: work.open-cluster-management.io/v1, kind: AppliedManifestWork, name: theirs, uid: theirs}`
+		keepers = `{apiVersion: work.open-cluster-management.io/v1, kind: AppliedManifestWork, name: keepers, uid: keepers}`
 		adopted = `annotations: {work.open-cluster-management.io/adopted: "true"}`
 	)
 	for name, test := range map[string]struct {
@@ -80,6 +81,10 @@ func TestJudge(t *testing.T) {
 			want:     `{` + role + `, metadata: {name: a}, ` + get + `}`,
 			recorded: "u", refused: true, borrowed: true,
 		},
+		"taken over by a work that may": {
+			live: `{` + role + `, metadata: {name: a, uid: u, ownerReferences: [` + ours + `, ` + keepers + `]}, ` + all + `}`, want: `{` + role + `, metadata: {name: a}, ` + get + `}`,
+			recorded: "u", refused: true, borrowed: true,
+		},
 		"shared with another work": {
 			live: `{` + role + `, metadata: {name: a, uid: u, ownerReferences: [` + ours + `, ` + theirs + `]}, ` + all + `}`,
 			want: `{` + role + `, metadata: {name: a}, ` + get + `}`,
@@ -88,7 +93,7 @@ func TestJudge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			live, want := object(t, test.live), manifest(t, test.want)
 			it := &item{object: want, gvk: want.GroupVersionKind(), name: want.GetName()}
-			a := &applier{owner: metav1.OwnerReference{UID: "ours"}, guarded: true}
+			a := &applier{owner: metav1.OwnerReference{UID: "ours"}, guarded: true, unguarded: func(owner metav1.OwnerReference) bool { return owner.Name == "keepers" }}
 			subject := &task{item: it, recordedUID: test.recorded, state: &itemState{}}
 			if err := a.judge(subject, live); (err != nil) != test.refused || subject.state.borrowed != test.borrowed {
 				t.Errorf("got %v, borrowed %t", err, subject.state.borrowed)

@@ -107,7 +107,7 @@ func (c *Controller) applyWork(ctx context.Context, st *workState, work *workv1.
 		Controller: c, st: st, work: work, record: record, former: former,
 		frozen: workComplete(work, items), uids: map[objectID]types.UID{},
 		results: make([]result, len(items)), again: resyncPeriod,
-		applier: &applier{client: client, owner: ownerRef(record), manager: fieldManager(record.Name), guarded: guarded(work, record), now: c.now},
+		applier: &applier{client: client, owner: ownerRef(record), manager: fieldManager(record.Name), guarded: guarded(work, record), unguarded: c.unguarded, now: c.now},
 		roles:   rolesOf(items),
 	}
 	pass.clean = !pass.frozen
@@ -278,11 +278,8 @@ func (p *applyPass) apply(ctx context.Context, it *item) {
 		p.st.items[it.id()] = state
 	}
 	missing := p.missingRole(it)
-	if missing == nil {
-		state.sharedSince = time.Time{}
-		if guardReason(state.result.err) == ReasonRoleNotApplied {
-			*state = itemState{hash: it.hash}
-		}
+	if missing == nil && guardReason(state.result.err) == ReasonRoleNotApplied {
+		*state = itemState{hash: it.hash}
 	}
 	seen, watched := p.watches.seen(it.ref())
 	if !watched {
@@ -366,11 +363,12 @@ func (p *applyPass) attempt(ctx context.Context, it *item, state *itemState) {
 
 	var held *heldBackError
 	if errors.As(err, &held) {
-		// The manifest was applied; that it does not last is not its failure.
+		// The manifest was applied; that it does not last is its failure only if
+		// somebody would be bound to what it has become.
 		p.soon(max(held.until.Sub(p.now()), time.Millisecond))
 		p.clean = false
 		state.seen = version{resourceVersion: "held back"}
-		state.result = p.observe(ctx, it, live, nil)
+		state.result = p.observe(ctx, it, live, p.contested(it))
 		return
 	}
 	if err != nil {

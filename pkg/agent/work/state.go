@@ -41,9 +41,6 @@ type itemState struct {
 	// borrowed is whether the object is on the cluster and a guarded work did
 	// not make it.
 	borrowed bool
-	// sharedSince is since when another work has changed the role that a binding
-	// binds; zero if none has.
-	sharedSince time.Time
 	// seen is the version of the object that result is about; zero if it has to
 	// be read again.
 	seen version
