@@ -232,6 +232,9 @@ func (d *Deliverer) replace(ctx context.Context, permission *rbacv1alpha1.Cluste
 	}
 	update := work.DeepCopy()
 	update.Spec = result.Work.Spec
+	for name, value := range result.Work.Annotations {
+		metav1.SetMetaDataAnnotation(&update.ObjectMeta, name, value)
+	}
 	updated, err := works.Update(ctx, update, metav1.UpdateOptions{})
 	if err != nil {
 		return result, work, err

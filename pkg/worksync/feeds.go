@@ -171,9 +171,9 @@ func (c *Controller) roleKeys(obj any) []cache.ObjectName {
 	var key render.HubRoleKey
 	switch role := obj.(type) {
 	case *rbacv1.ClusterRole:
-		key = render.HubRoleKey{Kind: "ClusterRole", Name: role.Name}
+		key = render.HubRoleKey{Kind: kindClusterRole, Name: role.Name}
 	case *rbacv1.Role:
-		key = render.HubRoleKey{Kind: "Role", Namespace: role.Namespace, Name: role.Name}
+		key = render.HubRoleKey{Kind: kindRole, Namespace: role.Namespace, Name: role.Name}
 	default:
 		return nil
 	}

@@ -302,11 +302,10 @@ type delivered struct {
 
 // deliveredObjects lists what a work delivers, in its order.
 func deliveredObjects(work *workv1.ManifestWork) []delivered {
-	type key struct{ kind, namespace, name string }
-	conditions := map[key][]metav1.Condition{}
+	conditions := map[objectKey][]metav1.Condition{}
 	for _, manifest := range work.Status.ResourceStatus.Manifests {
 		m := manifest.ResourceMeta
-		conditions[key{m.Kind, m.Namespace, m.Name}] = manifest.Conditions
+		conditions[objectKey{m.Kind, m.Namespace, m.Name}] = manifest.Conditions
 	}
 	var out []delivered
 	for _, manifest := range work.Spec.Workload.Manifests {
@@ -315,7 +314,7 @@ func deliveredObjects(work *workv1.ManifestWork) []delivered {
 			continue
 		}
 		d := delivered{kind: object.Kind, namespace: object.Namespace, name: object.Name}
-		d.conditions = conditions[key{d.kind, d.namespace, d.name}]
+		d.conditions = conditions[objectKey{d.kind, d.namespace, d.name}]
 		d.readOnly = slices.ContainsFunc(work.Spec.ManifestConfigs, func(config workv1.ManifestConfigOption) bool {
 			id := config.ResourceIdentifier
 			return config.UpdateStrategy != nil && config.UpdateStrategy.Type == workv1.UpdateStrategyTypeReadOnly &&
@@ -327,46 +326,59 @@ func deliveredObjects(work *workv1.ManifestWork) []delivered {
 }
 
 func resourceStatus(old *rbacv1alpha1.ResourceStatus, generation int64, work *workv1.ManifestWork) *rbacv1alpha1.ResourceStatus {
-	if old == nil {
-		old = &rbacv1alpha1.ResourceStatus{}
-	}
+	before := conditionsBefore(old)
 	out := &rbacv1alpha1.ResourceStatus{}
 	for _, d := range deliveredObjects(work) {
 		if d.readOnly {
 			continue
 		}
+		conditions := slices.Clone(before[objectKey{d.kind, d.namespace, d.name}])
+		meta.SetStatusCondition(&conditions, appliedCondition(d, generation))
+		clusterScoped := rbacv1alpha1.ClusterScopedResourceStatus{Name: d.name, Conditions: conditions}
+		namespaced := rbacv1alpha1.NamespacedResourceStatus{Name: d.name, Namespace: d.namespace, Conditions: conditions}
 		switch d.kind {
-		case "ClusterRole":
-			out.ClusterRoles = append(out.ClusterRoles, clusterScoped(old.ClusterRoles, d, generation))
-		case "ClusterRoleBinding":
-			out.ClusterRoleBindings = append(out.ClusterRoleBindings, clusterScoped(old.ClusterRoleBindings, d, generation))
-		case "Role":
-			out.Roles = append(out.Roles, namespaced(old.Roles, d, generation))
-		case "RoleBinding":
-			out.RoleBindings = append(out.RoleBindings, namespaced(old.RoleBindings, d, generation))
+		case kindClusterRole:
+			out.ClusterRoles = append(out.ClusterRoles, clusterScoped)
+		case kindClusterRoleBinding:
+			out.ClusterRoleBindings = append(out.ClusterRoleBindings, clusterScoped)
+		case kindRole:
+			out.Roles = append(out.Roles, namespaced)
+		case kindRoleBinding:
+			out.RoleBindings = append(out.RoleBindings, namespaced)
 		}
 	}
 	return out
 }
 
-func clusterScoped(old []rbacv1alpha1.ClusterScopedResourceStatus, d delivered, generation int64) rbacv1alpha1.ClusterScopedResourceStatus {
-	out := rbacv1alpha1.ClusterScopedResourceStatus{Name: d.name}
-	if i := slices.IndexFunc(old, func(o rbacv1alpha1.ClusterScopedResourceStatus) bool { return o.Name == d.name }); i >= 0 {
-		out.Conditions = slices.Clone(old[i].Conditions)
-	}
-	meta.SetStatusCondition(&out.Conditions, appliedCondition(d, generation))
-	return out
-}
+const (
+	kindClusterRole        = "ClusterRole"
+	kindClusterRoleBinding = "ClusterRoleBinding"
+	kindRole               = "Role"
+	kindRoleBinding        = "RoleBinding"
+)
 
-func namespaced(old []rbacv1alpha1.NamespacedResourceStatus, d delivered, generation int64) rbacv1alpha1.NamespacedResourceStatus {
-	out := rbacv1alpha1.NamespacedResourceStatus{Name: d.name, Namespace: d.namespace}
-	if i := slices.IndexFunc(old, func(o rbacv1alpha1.NamespacedResourceStatus) bool {
-		return o.Name == d.name && o.Namespace == d.namespace
-	}); i >= 0 {
-		out.Conditions = slices.Clone(old[i].Conditions)
+// objectKey names an object on the managed cluster.
+type objectKey struct{ kind, namespace, name string }
+
+// conditionsBefore are the conditions of each object in a status.
+func conditionsBefore(old *rbacv1alpha1.ResourceStatus) map[objectKey][]metav1.Condition {
+	before := map[objectKey][]metav1.Condition{}
+	if old == nil {
+		return before
 	}
-	meta.SetStatusCondition(&out.Conditions, appliedCondition(d, generation))
-	return out
+	for kind, objects := range map[string][]rbacv1alpha1.ClusterScopedResourceStatus{
+		kindClusterRole: old.ClusterRoles, kindClusterRoleBinding: old.ClusterRoleBindings,
+	} {
+		for _, o := range objects {
+			before[objectKey{kind, "", o.Name}] = o.Conditions
+		}
+	}
+	for kind, objects := range map[string][]rbacv1alpha1.NamespacedResourceStatus{kindRole: old.Roles, kindRoleBinding: old.RoleBindings} {
+		for _, o := range objects {
+			before[objectKey{kind, o.Namespace, o.Name}] = o.Conditions
+		}
+	}
+	return before
 }
 
 func appliedCondition(d delivered, generation int64) metav1.Condition {
@@ -398,7 +410,7 @@ func judgeRolesExist(set func(string, metav1.ConditionStatus, string, string), s
 	}
 	missing := map[string][]string{}
 	for _, d := range deliveredObjects(work) {
-		if d.kind != "Role" && d.kind != "ClusterRole" || meta.IsStatusConditionTrue(d.conditions, workv1.WorkAvailable) {
+		if d.kind != kindRole && d.kind != kindClusterRole || meta.IsStatusConditionTrue(d.conditions, workv1.WorkAvailable) {
 			continue
 		}
 		name := d.name
@@ -408,8 +420,8 @@ func judgeRolesExist(set func(string, metav1.ConditionStatus, string, string), s
 		missing[d.kind] = append(missing[d.kind], name)
 	}
 	for _, check := range []struct{ kind, condition, found, notFound, what string }{
-		{"Role", conditionValidateRolesExist, reasonAllRolesFound, reasonRolesNotFound, "roles"},
-		{"ClusterRole", conditionValidateClusterRolesExist, reasonAllClusterRolesFound, reasonClusterRolesNotFound, "cluster roles"},
+		{kindRole, conditionValidateRolesExist, reasonAllRolesFound, reasonRolesNotFound, "roles"},
+		{kindClusterRole, conditionValidateClusterRolesExist, reasonAllClusterRolesFound, reasonClusterRolesNotFound, "cluster roles"},
 	} {
 		if names := missing[check.kind]; len(names) > 0 {
 			set(check.condition, metav1.ConditionFalse, check.notFound,

@@ -56,6 +56,17 @@ func TestWeakness3WhatOneNeedsDoesNotStopOthers(t *testing.T) {
 		unchanged(t)
 	}
 
+	// The status would name namespaces to who may not list them.
+	t.Run("selectors of who may not list namespaces", func(t *testing.T) {
+		granter := newCaller(t, f.Hub, "selects-blindly").isAdmin(t).isGranter(t)
+		_, err := granter.permissions().Create(t.Context(), &rbacv1alpha1.ClusterPermission{
+			ObjectMeta: metav1.ObjectMeta{Namespace: cluster1, Name: "selects-blindly"}, Spec: *needy["namespaces"],
+		}, metav1.CreateOptions{})
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "resources: [namespaces], verbs: [list]") {
+			t.Errorf("got %v, not 403", err)
+		}
+		create(t, granter.ocm, permission("selects-nothing"))
+	})
 	t.Run("started without clusterroles", func(t *testing.T) {
 		ready := f.Server.Ready
 		f.restartWithout(t, "clusterroles")

@@ -221,6 +221,13 @@ func TestWhoMayRender(t *testing.T) {
 	if texts := granter.warnings.take(); len(texts) > 0 {
 		t.Errorf("who may grant is warned of %q", texts)
 	}
+	create(t, f.ocm, refersTo("rendered-refers", role))
+	if _, err := rendered(t, viewer.ocm, "rendered-refers"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), role) || strings.Contains(err.Error(), "pods") {
+		t.Errorf("view gets what shows a role that it may not get: got %v, not 403", err)
+	}
+	if _, err := rendered(t, f.ocm, "rendered-refers"); err != nil {
+		t.Errorf("who may get the role: %v", err)
+	}
 	for _, c := range []*caller{admin, granter} {
 		_, err := propose(t, c.ocm, "rendered-ref", manifest(t, refersTo("rendered-ref", role)))
 		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), role) || strings.Contains(err.Error(), "pods") {

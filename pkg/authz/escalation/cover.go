@@ -11,6 +11,8 @@ const (
 	// into billions of atoms, one for each combination of what it lists; a check
 	// that reaches the bound takes seconds, and common ones stay far below it.
 	maxWork = 100_000_000
+	// maxCopied bounds the rules that one check keeps for the bindings of a spec.
+	maxCopied = 100_000
 	// atomWork is what an atom costs beside its comparisons.
 	atomWork = 1000
 )
@@ -26,11 +28,21 @@ var (
 
 // budget is what a check may still compare.
 type budget struct {
-	left float64
+	left   float64
+	copies int
 }
 
 func newBudget() *budget {
-	return &budget{left: maxWork}
+	return &budget{left: maxWork, copies: maxCopied}
+}
+
+// take reports whether as many rules may still be kept.
+func (b *budget) take(rules int) bool {
+	if rules > b.copies {
+		return false
+	}
+	b.copies -= rules
+	return true
 }
 
 // uncovered are the rules among the wanted ones which the held ones do not cover;

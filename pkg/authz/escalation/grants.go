@@ -98,6 +98,11 @@ func newBindings(name string, spec *rbacv1alpha1.ClusterPermissionSpec, before *
 	var grants []grant
 	roles := newSpecRoles(name, spec)
 	for _, b := range bindings(name, spec) {
+		if !work.take(roles.size(b.role) + before.roles.size(b.role)) {
+			// Too much to tell apart counts as everything.
+			grants = append(grants, grant{path: b.path, verb: verbBind, where: b.where, role: b.role, live: true})
+			continue
+		}
 		is := roles.bound(b.role, b.where)
 		g := grant{path: b.path, verb: verbBind, where: b.where, role: b.role, rules: is.rules, open: is.open, live: is.live, shadowed: true}
 		if before.binds(&b) {

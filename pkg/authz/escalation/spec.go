@@ -49,6 +49,18 @@ func newSpecRoles(name string, spec *rbacv1alpha1.ClusterPermissionSpec) *specRo
 	return own
 }
 
+// size is how many rules a binding to a role may grant, at most.
+func (r *specRoles) size(key roleKey) int {
+	switch {
+	case key.name != r.name:
+	case key.kind == kindRole:
+		return len(r.all)
+	case r.clusterRole != nil:
+		return len(r.clusterRole.Rules)
+	}
+	return 0
+}
+
 // content is what a spec says about the role that a binding refers to.
 type content struct {
 	// rules are what the spec itself puts into the role.

@@ -40,7 +40,7 @@ type Options struct {
 // Definition is the row of ClusterPermissions.
 func Definition(o Options) definition.Resource {
 	d := delivering{o.Delivery}
-	g := &grants{check: o.EscalationCheck, authorizer: o.Authorizer, checker: &escalation.Checker{
+	g := &grants{check: o.EscalationCheck, authorizer: o.Authorizer, hubNamespaces: o.HubNamespaces, checker: &escalation.Checker{
 		Authorizer: o.Authorizer,
 		Delivered: func(ctx context.Context, namespace string) ([]workv1.Manifest, error) {
 			return d.Delivered(ctx, namespace)
@@ -86,9 +86,7 @@ func Definition(o Options) definition.Resource {
 		Wrap: func(store *definition.REST) rest.Storage { return &REST{REST: store, delivery: d, grants: g} },
 		Subresources: map[string]func(*definition.REST) rest.Storage{
 			"approval": func(store *definition.REST) rest.Storage { return &approvalREST{store: store, grants: g, delivery: d} },
-			"rendered": func(store *definition.REST) rest.Storage {
-				return &renderedREST{store: store, grants: g, delivery: d, hubNamespaces: o.HubNamespaces}
-			},
+			"rendered": func(store *definition.REST) rest.Storage { return &renderedREST{store: store, grants: g, delivery: d} },
 		},
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/warning"
@@ -18,6 +20,7 @@ import (
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/escalation"
+	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
 )
 
 // EscalationCheck says what becomes of a ClusterPermission that grants more than
@@ -44,6 +47,9 @@ type grants struct {
 	check      EscalationCheck
 	checker    *escalation.Checker
 	authorizer authorizer.Authorizer
+	// hubNamespaces says that selectors select namespaces of the hub, which not every
+	// caller may see.
+	hubNamespaces bool
 }
 
 // before is the spec that a stored ClusterPermission delivers, which somebody was
@@ -119,8 +125,8 @@ func (g *grants) advise(ctx context.Context, obj, old *rbac.ClusterPermission) e
 	return nil
 }
 
-// reads refuses references to roles of the hub that the caller may not read: the
-// ManifestWork would show them.
+// reads refuses references to roles of the hub that the caller may not read, since
+// the ManifestWork would show them, and selectors of namespaces that it may not list.
 func (g *grants) reads(ctx context.Context, obj, old *rbac.ClusterPermission) error {
 	permission, err := versioned(obj)
 	if err != nil {
@@ -136,7 +142,26 @@ func (g *grants) reads(ctx context.Context, obj, old *rbac.ClusterPermission) er
 			added = append(added, ref)
 		}
 	}
-	return escalation.Reads(ctx, g.authorizer, permission.Name, added)
+	if err := escalation.Reads(ctx, g.authorizer, permission.Name, added); err != nil {
+		return err
+	}
+	// The status names what is selected. A check that only warns refuses nothing.
+	if !g.hubNamespaces || g.check == Warn || g.check == Off || !selectsMore(permission, delivered) {
+		return nil
+	}
+	return escalation.ReadsNamespaces(ctx, g.authorizer, permission.Name)
+}
+
+// selectsMore tells whether a spec has selectors that what is delivered has not.
+func selectsMore(permission *rbacv1alpha1.ClusterPermission, delivered *rbacv1alpha1.ClusterPermissionSpec) bool {
+	known := sets.New[string]()
+	if delivered != nil {
+		for _, selector := range render.Selectors(&rbacv1alpha1.ClusterPermission{Spec: *delivered}) {
+			known.Insert(selector.String())
+		}
+	}
+	present := &rbacv1alpha1.ClusterPermission{Spec: permission.Spec}
+	return slices.ContainsFunc(render.Selectors(present), func(selector labels.Selector) bool { return !known.Has(selector.String()) })
 }
 
 // prepare marks a new or changed spec that waits for approval. old is nil for a

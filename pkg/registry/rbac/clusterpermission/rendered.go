@@ -21,6 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/warning"
+	"k8s.io/utils/ptr"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
@@ -50,9 +51,6 @@ type renderedREST struct {
 	store    *definition.REST
 	grants   *grants
 	delivery delivering
-	// hubNamespaces says that selectors select namespaces of the hub, which not every
-	// caller may see.
-	hubNamespaces bool
 }
 
 var (
@@ -117,16 +115,25 @@ func (r *renderedREST) subject(ctx context.Context, name string, w http.Response
 		}
 		permission = proposal
 	}
-	if r.hubNamespaces && selects(permission) {
-		return permission, escalation.ReadsNamespaces(ctx, r.grants.authorizer, name)
-	}
-	return permission, nil
+	return permission, r.mayBeShown(ctx, permission)
 }
 
-// selects tells whether anything of a ClusterPermission goes by a namespaceSelector.
-func selects(c *rbac.ClusterPermission) bool {
+// mayBeShown refuses to show what of the hub the caller may not read: the rules of
+// roles, and with selectors of the hub's namespaces their names.
+func (r *renderedREST) mayBeShown(ctx context.Context, c *rbac.ClusterPermission) error {
 	permission, err := versioned(c)
-	return err != nil || render.HasSelectors(permission)
+	if err != nil {
+		return err
+	}
+	if spec, _ := permission.Delivered(); spec != nil {
+		if err := escalation.Reads(ctx, r.grants.authorizer, c.Name, ptr.Deref(spec.RoleRefs, nil)); err != nil {
+			return err
+		}
+	}
+	if r.grants.hubNamespaces && render.HasSelectors(permission) {
+		return escalation.ReadsNamespaces(ctx, r.grants.authorizer, c.Name)
+	}
+	return nil
 }
 
 // decodeProposal reads a ClusterPermission, in JSON or YAML whatever the request
