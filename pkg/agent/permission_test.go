@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	"open-cluster-management.io/hub-apiserver/pkg/agent/work"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
@@ -124,8 +123,8 @@ func (c *cluster) refused(name string, reasons ...string) *workv1.ManifestWork {
 }
 
 const (
-	notOwned       = work.ReasonObjectNotOwned
-	roleNotApplied = work.ReasonRoleNotApplied
+	notOwned       = workv1.ReasonAppliedManifestObjectNotOwned
+	roleNotApplied = workv1.ReasonAppliedManifestRoleNotApplied
 )
 
 // testPermissionTakeover: a ClusterPermission takes over no role or binding that

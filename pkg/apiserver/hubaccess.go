@@ -99,7 +99,9 @@ func newHubAccess(hub kubernetes.Interface, leaseNamespaces []string, keeps hubK
 		add("", "", "secrets", "list", "watch", "get", "create", "update", "patch", "delete")
 	}
 	// What ClusterPermissions deliver of the hub, and where public agents keep accounts.
-	addTo(&a.wanted, "", rbacv1.GroupName, "roles", "get", "list", "watch")
+	if keeps.accounts {
+		addTo(&a.wanted, "", rbacv1.GroupName, "roles", "get", "list", "watch")
+	}
 	addTo(&a.wanted, "", rbacv1.GroupName, "clusterroles", "get", "list", "watch")
 	addTo(&a.wanted, "", worksync.AddonResource.Group, worksync.AddonResource.Resource, "get", "list", "watch")
 	return a

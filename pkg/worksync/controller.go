@@ -153,7 +153,7 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (time
 	}
 	var unrenderable *unrenderableError
 	if errors.As(seen.err, &unrenderable) {
-		return 0, nil // only a change of the object can help, and that brings an event
+		return 0, nil // only a change of it or of what it depends on can help, and that brings an event
 	}
 	return 0, seen.err
 }

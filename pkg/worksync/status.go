@@ -65,8 +65,9 @@ type observation struct {
 // stay as they are where nothing changed.
 func judge(permission *rbacv1alpha1.ClusterPermission, seen observation) rbacv1alpha1.ClusterPermissionStatus {
 	status := *permission.Status.DeepCopy()
-	spec, generation := permission.Delivered()
-	if spec == nil {
+	delivered, generation := permission.Delivered()
+	spec := delivered
+	if delivered == nil {
 		spec, generation = &permission.Spec, permission.Generation
 	}
 	// What is delivered may be older than what waits for approval.
@@ -113,7 +114,7 @@ func judge(permission *rbacv1alpha1.ClusterPermission, seen observation) rbacv1a
 	} else {
 		set(rbacv1alpha1.ConditionFullyDelivered, metav1.ConditionTrue, reasonDelivered, "Every part of the spec is part of the ManifestWork.")
 	}
-	if delivered, _ := permission.Delivered(); delivered != nil {
+	if delivered != nil {
 		judgeInputs(set, &status, spec, seen.result)
 	} else {
 		for _, conditionType := range inputConditions {

@@ -23,15 +23,6 @@ import (
 // guarded: it changes and removes the objects that it made and no others, and
 // binds nobody to a role under whose name somebody else's is on the cluster.
 
-const (
-	// ReasonObjectNotOwned is the reason of Applied for an object that is on the
-	// cluster and was not made by the ClusterPermission.
-	ReasonObjectNotOwned = "AppliedManifestObjectNotOwned"
-	// ReasonRoleNotApplied is the reason of Applied for a binding whose role the
-	// ClusterPermission delivers as well, but which is not applied.
-	ReasonRoleNotApplied = "AppliedManifestRoleNotApplied"
-)
-
 // maxAtoms bounds what comparing two roles costs; a rule of a few kilobytes allows
 // millions of combinations of verb, group and resource.
 const maxAtoms = 100_000
@@ -117,9 +108,9 @@ func guardReason(err error) string {
 	var roleNotApplied *roleNotAppliedError
 	switch {
 	case errors.As(err, &notOwned):
-		return ReasonObjectNotOwned
+		return workv1.ReasonAppliedManifestObjectNotOwned
 	case errors.As(err, &roleNotApplied):
-		return ReasonRoleNotApplied
+		return workv1.ReasonAppliedManifestRoleNotApplied
 	}
 	return ""
 }

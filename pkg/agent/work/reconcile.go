@@ -278,7 +278,7 @@ func (p *applyPass) apply(ctx context.Context, it *item) {
 		p.st.items[it.id()] = state
 	}
 	missing := p.missingRole(it)
-	if missing == nil && guardReason(state.result.err) == ReasonRoleNotApplied {
+	if missing == nil && guardReason(state.result.err) == workv1.ReasonAppliedManifestRoleNotApplied {
 		*state = itemState{hash: it.hash}
 	}
 	seen, watched := p.watches.seen(it.ref())

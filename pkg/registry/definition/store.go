@@ -19,7 +19,8 @@ import (
 type REST struct {
 	*genericregistry.Store
 	shortNames, categories []string
-	server                 rest.RESTUpdateStrategy
+	// server stores what the server has made of an object.
+	server *genericregistry.Store
 }
 
 var (
@@ -40,9 +41,7 @@ func (r *REST) Categories() []string { return r.categories }
 // times, and returns the stored one unchanged to write nothing. Whether the UID and
 // the resource version that are given must match is up to change as well.
 func (r *REST) Rewrite(ctx context.Context, name string, given rest.UpdatedObjectInfo, change rest.TransformFunc, admit rest.ValidateObjectUpdateFunc, options *metav1.UpdateOptions) (runtime.Object, error) {
-	store := *r.Store
-	store.UpdateStrategy = r.server
-	updated, _, err := store.Update(ctx, name, rest.WrapUpdatedObjectInfo(unconditional{given}, change), rest.ValidateAllObjectFunc, admit, false, options)
+	updated, _, err := r.server.Update(ctx, name, rest.WrapUpdatedObjectInfo(unconditional{given}, change), rest.ValidateAllObjectFunc, admit, false, options)
 	return updated, err
 }
 
@@ -115,10 +114,12 @@ func (r *Resource) Storages(scheme *runtime.Scheme, codecs serializer.CodecFacto
 		return nil, fmt.Errorf("store of %s: %w", r.GroupResource(), err)
 	}
 
-	main := r.paths(&REST{Store: store, shortNames: r.ShortNames, categories: r.Categories, server: bound.server}, bound)
+	server := new(*store)
+	server.UpdateStrategy = bound.server
+	main := r.paths(&REST{Store: store, shortNames: r.ShortNames, categories: r.Categories, server: server}, bound)
 	// In a second group, short names and categories would make kubectl ask which of
 	// two resources is meant, and list every object twice.
-	other := r.paths(&REST{Store: store, server: bound.server}, bound)
+	other := r.paths(&REST{Store: store, server: server}, bound)
 	out := map[schema.GroupVersion]map[string]rest.Storage{}
 	for _, version := range r.Versions {
 		if out[version] = main; version.Group != r.Group() {

@@ -54,8 +54,8 @@ type Strategy[T runtime.Object] struct {
 // ServerStatus is a part of a status that only the server writes, when it prepares
 // an object and in subresources.
 type ServerStatus[T runtime.Object] struct {
-	// Path is where it is below the status.
-	Path []string
+	// Name is that of its field in the status.
+	Name string
 	// Part returns a pointer to it.
 	Part func(T) any
 }
@@ -241,11 +241,7 @@ func (s *statusStrategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath
 		fieldpath.MakePathOrDie("metadata", "ownerReferences"),
 	)
 	if s.s.ServerStatus != nil {
-		path := []any{"status"}
-		for _, name := range s.s.ServerStatus.Path {
-			path = append(path, name)
-		}
-		reset.Insert(fieldpath.MakePathOrDie(path...))
+		reset.Insert(fieldpath.MakePathOrDie("status", s.s.ServerStatus.Name))
 	}
 	return s.resource.perVersion(reset)
 }

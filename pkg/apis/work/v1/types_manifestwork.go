@@ -44,17 +44,23 @@ const (
 	ReasonAppliedManifestComplete            = "AppliedManifestComplete"
 	ReasonAppliedManifestFailed              = "AppliedManifestFailed"
 	ReasonAppliedManifestSSAIgnoreFieldError = "AppliedManifestSSAIgnoreFieldError"
-	ReasonResourceAvailable                  = "ResourceAvailable"
-	ReasonResourceNotAvailable               = "ResourceNotAvailable"
-	ReasonFetchingResourceFailed             = "FetchingResourceFailed"
-	ReasonIncompleteResourceMeta             = "IncompleteResourceMeta"
-	ReasonStatusFeedbackSynced               = "StatusFeedbackSynced"
-	ReasonNoStatusFeedbackSynced             = "NoStatusFeedbackSynced"
-	ReasonStatusFeedbackSyncFailed           = "StatusFeedbackSyncFailed"
-	ReasonConditionRuleEvaluated             = "ConditionRuleEvaluated"
-	ReasonConditionRuleInvalid               = "ConditionRuleInvalid"
-	ReasonConditionRuleExpressionError       = "ConditionRuleExpressionError"
-	ReasonConditionRuleInternalError         = "ConditionRuleInternalError"
+	// ReasonAppliedManifestObjectNotOwned is of an object that is on the cluster and
+	// was not made by the ClusterPermission that the work delivers.
+	ReasonAppliedManifestObjectNotOwned = "AppliedManifestObjectNotOwned"
+	// ReasonAppliedManifestRoleNotApplied is of a binding whose role that
+	// ClusterPermission delivers as well, but which is not applied.
+	ReasonAppliedManifestRoleNotApplied = "AppliedManifestRoleNotApplied"
+	ReasonResourceAvailable             = "ResourceAvailable"
+	ReasonResourceNotAvailable          = "ResourceNotAvailable"
+	ReasonFetchingResourceFailed        = "FetchingResourceFailed"
+	ReasonIncompleteResourceMeta        = "IncompleteResourceMeta"
+	ReasonStatusFeedbackSynced          = "StatusFeedbackSynced"
+	ReasonNoStatusFeedbackSynced        = "NoStatusFeedbackSynced"
+	ReasonStatusFeedbackSyncFailed      = "StatusFeedbackSyncFailed"
+	ReasonConditionRuleEvaluated        = "ConditionRuleEvaluated"
+	ReasonConditionRuleInvalid          = "ConditionRuleInvalid"
+	ReasonConditionRuleExpressionError  = "ConditionRuleExpressionError"
+	ReasonConditionRuleInternalError    = "ConditionRuleInternalError"
 )
 
 // +genclient

@@ -62,7 +62,7 @@ func Definition(o Options) definition.Resource {
 			PrepareForCreate:     func(ctx context.Context, c *rbac.ClusterPermission) { g.prepare(ctx, c, nil) },
 			PrepareForUpdate:     g.prepare,
 			ServerStatus: &definition.ServerStatus[*rbac.ClusterPermission]{
-				Path: []string{"approval"}, Part: func(c *rbac.ClusterPermission) any { return &c.Status.Approval },
+				Name: "approval", Part: func(c *rbac.ClusterPermission) any { return &c.Status.Approval },
 			},
 		},
 		Columns: definition.Columns[*rbac.ClusterPermission]{

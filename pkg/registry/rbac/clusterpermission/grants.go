@@ -52,27 +52,24 @@ type grants struct {
 	hubNamespaces bool
 }
 
-// before is the spec that a stored ClusterPermission delivers, which somebody was
-// allowed to grant; nil if there is none.
-func before(old *rbac.ClusterPermission) (*rbacv1alpha1.ClusterPermissionSpec, error) {
-	if old == nil {
-		return nil, nil
+// change is what a caller asks for, and the spec that is delivered already, which
+// somebody was allowed to grant; nil if none is. old is nil for a new object.
+func change(obj, old *rbac.ClusterPermission) (*rbacv1alpha1.ClusterPermission, *rbacv1alpha1.ClusterPermissionSpec, error) {
+	permission, err := versioned(obj)
+	if err != nil || old == nil {
+		return permission, nil, err
 	}
-	versionedOld, err := versioned(old)
+	stored, err := versioned(old)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	spec, _ := versionedOld.Delivered()
-	return spec, nil
+	delivered, _ := stored.Delivered()
+	return permission, delivered, nil
 }
 
 // refusal tells what of obj the caller may not grant, beyond what old delivers.
 func (g *grants) refusal(ctx context.Context, obj, old *rbac.ClusterPermission) (*escalation.Refusal, error) {
-	permission, err := versioned(obj)
-	if err != nil {
-		return nil, err
-	}
-	delivered, err := before(old)
+	permission, delivered, err := change(obj, old)
 	if err != nil {
 		return nil, err
 	}
@@ -88,17 +85,27 @@ func (g *grants) admit(ctx context.Context, obj, old *rbac.ClusterPermission) er
 	if pending {
 		warning.AddWarning(ctx, "", "stored, but not delivered before it is approved")
 	}
-	if g.check == Off || g.check == Approve && !pending {
+	if g.check == Approve && !pending {
+		return nil
+	}
+	return g.judge(ctx, obj, old, g.check == Enforce)
+}
+
+// judge refuses what the caller may not grant, or warns of it.
+func (g *grants) judge(ctx context.Context, obj, old *rbac.ClusterPermission, refuse bool) error {
+	if g.check == Off {
 		return nil
 	}
 	refusal, err := g.refusal(ctx, obj, old)
 	if err != nil || refusal == nil {
 		return err
 	}
-	if g.check == Enforce {
+	if refuse {
 		return refusal.Forbidden()
 	}
-	warn(ctx, refusal)
+	for _, text := range refusal.Warnings() {
+		warning.AddWarning(ctx, "", text)
+	}
 	return nil
 }
 
@@ -106,33 +113,10 @@ func waits(c *rbac.ClusterPermission) bool {
 	return c != nil && c.Status.Approval != nil && c.Status.Approval.Pending != nil
 }
 
-func warn(ctx context.Context, refusal *escalation.Refusal) {
-	for _, text := range refusal.Warnings() {
-		warning.AddWarning(ctx, "", text)
-	}
-}
-
-// advise warns of what the caller may not grant of something that is not stored.
-func (g *grants) advise(ctx context.Context, obj, old *rbac.ClusterPermission) error {
-	if err := g.reads(ctx, obj, old); err != nil || g.check == Off {
-		return err
-	}
-	refusal, err := g.refusal(ctx, obj, old)
-	if err != nil || refusal == nil {
-		return err
-	}
-	warn(ctx, refusal)
-	return nil
-}
-
 // reads refuses references to roles of the hub that the caller may not read, since
 // the ManifestWork would show them, and selectors of namespaces that it may not list.
 func (g *grants) reads(ctx context.Context, obj, old *rbac.ClusterPermission) error {
-	permission, err := versioned(obj)
-	if err != nil {
-		return err
-	}
-	delivered, err := before(old)
+	permission, delivered, err := change(obj, old)
 	if err != nil {
 		return err
 	}
@@ -200,8 +184,8 @@ func (g *grants) mustWait(ctx context.Context, obj, old *rbac.ClusterPermission)
 	}
 	if waits(old) {
 		// A patch keeps what its author may not even have seen.
-		more, err := g.grantsMore(obj, old)
-		return err != nil || more
+		permission, delivered, err := change(obj, old)
+		return err != nil || escalation.More(permission, delivered)
 	}
 	if g.check != Approve {
 		return false
@@ -212,19 +196,6 @@ func (g *grants) mustWait(ctx context.Context, obj, old *rbac.ClusterPermission)
 		klog.FromContext(ctx).Error(err, "ClusterPermission waits for approval", "clusterPermission", klog.KObj(obj))
 	}
 	return err != nil || refusal != nil
-}
-
-// grantsMore tells whether obj grants more than what old delivers.
-func (g *grants) grantsMore(obj, old *rbac.ClusterPermission) (bool, error) {
-	permission, err := versioned(obj)
-	if err != nil {
-		return false, err
-	}
-	delivered, err := before(old)
-	if err != nil {
-		return false, err
-	}
-	return escalation.More(permission, delivered), nil
 }
 
 // deliveredGeneration is what a stored ClusterPermission delivers; nil if nothing.

@@ -219,5 +219,5 @@ func (r *renderedREST) checkProposal(ctx context.Context, name string, proposal,
 	for _, text := range validation.WarningsForClusterPermission(proposal) {
 		warning.AddWarning(ctx, "", text)
 	}
-	return r.grants.advise(ctx, proposal, stored)
+	return r.grants.judge(ctx, proposal, stored, false)
 }
