@@ -20,7 +20,9 @@ import (
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	v1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
 	proxyv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1alpha1"
+	proxyv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1beta1"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
@@ -124,6 +126,8 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		proxyv1alpha1.ManagedServiceAccount{}.OpenAPIModelName():       schema_pkg_apis_proxy_v1alpha1_ManagedServiceAccount(ref),
 		proxyv1alpha1.ManagedServiceAccountList{}.OpenAPIModelName():   schema_pkg_apis_proxy_v1alpha1_ManagedServiceAccountList(ref),
 		proxyv1alpha1.ManagedServiceAccountStatus{}.OpenAPIModelName(): proxyv1alpha1.ManagedServiceAccountStatus{}.OpenAPIDefinition(),
+		proxyv1beta1.ClusterStatus{}.OpenAPIModelName():                schema_pkg_apis_proxy_v1beta1_ClusterStatus(ref),
+		proxyv1beta1.ClusterStatusProxyOptions{}.OpenAPIModelName():    schema_pkg_apis_proxy_v1beta1_ClusterStatusProxyOptions(ref),
 		rbacv1alpha1.Approval{}.OpenAPIModelName():                     schema_pkg_apis_rbac_v1alpha1_Approval(ref),
 		rbacv1alpha1.ApprovedGeneration{}.OpenAPIModelName():           schema_pkg_apis_rbac_v1alpha1_ApprovedGeneration(ref),
 		rbacv1alpha1.ClusterNamespace{}.OpenAPIModelName():             schema_pkg_apis_rbac_v1alpha1_ClusterNamespace(ref),
@@ -144,6 +148,28 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		rbacv1alpha1.Role{}.OpenAPIModelName():                         schema_pkg_apis_rbac_v1alpha1_Role(ref),
 		rbacv1alpha1.RoleBinding{}.OpenAPIModelName():                  schema_pkg_apis_rbac_v1alpha1_RoleBinding(ref),
 		rbacv1alpha1.RoleRef{}.OpenAPIModelName():                      schema_pkg_apis_rbac_v1alpha1_RoleRef(ref),
+		searchv1alpha1.FleetResource{}.OpenAPIModelName():              schema_pkg_apis_search_v1alpha1_FleetResource(ref),
+		searchv1alpha1.FleetResourceList{}.OpenAPIModelName():          schema_pkg_apis_search_v1alpha1_FleetResourceList(ref),
+		searchv1alpha1.Inventory{}.OpenAPIModelName():                  schema_pkg_apis_search_v1alpha1_Inventory(ref),
+		searchv1alpha1.InventoryList{}.OpenAPIModelName():              schema_pkg_apis_search_v1alpha1_InventoryList(ref),
+		searchv1alpha1.InventoryStatus{}.OpenAPIModelName():            schema_pkg_apis_search_v1alpha1_InventoryStatus(ref),
+		searchv1alpha1.PropertyDescription{}.OpenAPIModelName():        schema_pkg_apis_search_v1alpha1_PropertyDescription(ref),
+		searchv1alpha1.PropertyValue{}.OpenAPIModelName():              schema_pkg_apis_search_v1alpha1_PropertyValue(ref),
+		searchv1alpha1.RelatedResources{}.OpenAPIModelName():           schema_pkg_apis_search_v1alpha1_RelatedResources(ref),
+		searchv1alpha1.ResourceIdentity{}.OpenAPIModelName():           schema_pkg_apis_search_v1alpha1_ResourceIdentity(ref),
+		searchv1alpha1.Search{}.OpenAPIModelName():                     schema_pkg_apis_search_v1alpha1_Search(ref),
+		searchv1alpha1.SearchCompletion{}.OpenAPIModelName():           schema_pkg_apis_search_v1alpha1_SearchCompletion(ref),
+		searchv1alpha1.SearchCompletionSpec{}.OpenAPIModelName():       schema_pkg_apis_search_v1alpha1_SearchCompletionSpec(ref),
+		searchv1alpha1.SearchCompletionStatus{}.OpenAPIModelName():     schema_pkg_apis_search_v1alpha1_SearchCompletionStatus(ref),
+		searchv1alpha1.SearchFilter{}.OpenAPIModelName():               schema_pkg_apis_search_v1alpha1_SearchFilter(ref),
+		searchv1alpha1.SearchItem{}.OpenAPIModelName():                 schema_pkg_apis_search_v1alpha1_SearchItem(ref),
+		searchv1alpha1.SearchRequest{}.OpenAPIModelName():              schema_pkg_apis_search_v1alpha1_SearchRequest(ref),
+		searchv1alpha1.SearchResult{}.OpenAPIModelName():               schema_pkg_apis_search_v1alpha1_SearchResult(ref),
+		searchv1alpha1.SearchSchema{}.OpenAPIModelName():               schema_pkg_apis_search_v1alpha1_SearchSchema(ref),
+		searchv1alpha1.SearchSchemaStatus{}.OpenAPIModelName():         schema_pkg_apis_search_v1alpha1_SearchSchemaStatus(ref),
+		searchv1alpha1.SearchSpec{}.OpenAPIModelName():                 schema_pkg_apis_search_v1alpha1_SearchSpec(ref),
+		searchv1alpha1.SearchStatus{}.OpenAPIModelName():               schema_pkg_apis_search_v1alpha1_SearchStatus(ref),
+		searchv1alpha1.SearchTerms{}.OpenAPIModelName():                schema_pkg_apis_search_v1alpha1_SearchTerms(ref),
 		workv1.AppliedManifestResourceMeta{}.OpenAPIModelName():        schema_pkg_apis_work_v1_AppliedManifestResourceMeta(ref),
 		workv1.AppliedManifestWork{}.OpenAPIModelName():                schema_pkg_apis_work_v1_AppliedManifestWork(ref),
 		workv1.AppliedManifestWorkList{}.OpenAPIModelName():            schema_pkg_apis_work_v1_AppliedManifestWorkList(ref),
@@ -4863,6 +4889,76 @@ func schema_pkg_apis_proxy_v1alpha1_ManagedServiceAccountList(ref common.Referen
 	}
 }
 
+func schema_pkg_apis_proxy_v1beta1_ClusterStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ClusterStatus is what a cluster reports about itself. It has no content here: its subresource aggregator is where public collectors of search report.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_proxy_v1beta1_ClusterStatusProxyOptions(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ClusterStatusProxyOptions are the options of a request below a ClusterStatus.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"path": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Path is what follows the subresource in the URL.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
 func schema_pkg_apis_rbac_v1alpha1_Approval(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -5835,6 +5931,1357 @@ func schema_pkg_apis_rbac_v1alpha1_RoleRef(ref common.ReferenceCallback) common.
 				Required: []string{"kind"},
 			},
 		},
+	}
+}
+
+func schema_pkg_apis_search_v1alpha1_FleetResource(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "FleetResource is a resource of the hub or of a managed cluster as its cluster reports it. It is read-only. Its namespace is the name of the cluster and its name the UID of the resource there; its labels and its creation time are those of the resource. A field selector may name any property, such as kind, name, namespace or status. A list or a watch shows what its caller may list on the hub or view on the cluster.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"resource": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Which resource it is.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(searchv1alpha1.ResourceIdentity{}.OpenAPIModelName()),
+						},
+					},
+					"properties": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Properties of the resource, such as status, and more that depend on the kind.",
+							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"resource"},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName(), searchv1alpha1.ResourceIdentity{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_search_v1alpha1_FleetResourceList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "FleetResourceList is a list of FleetResources.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard list metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The FleetResources.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(searchv1alpha1.FleetResource{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			metav1.ListMeta{}.OpenAPIModelName(), searchv1alpha1.FleetResource{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_search_v1alpha1_Inventory(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Inventory tells what is known of the resources of a cluster. It is read-only and has the name of the cluster, in the namespace of that name. The cluster's agent reports to its subresource sync.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "What is known.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(searchv1alpha1.InventoryStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName(), searchv1alpha1.InventoryStatus{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_search_v1alpha1_InventoryList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "InventoryList is a list of Inventories.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard list metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The Inventories.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(searchv1alpha1.Inventory{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			metav1.ListMeta{}.OpenAPIModelName(), searchv1alpha1.Inventory{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_search_v1alpha1_InventoryStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "InventoryStatus is what is known of the resources of a cluster.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"state": {
+						SchemaProps: spec.SchemaProps{
+							Description: "State is Reporting, Silent, Incomplete or Absent.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"resources": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Resources is how many resources are known.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"edges": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Edges is how many relations between them are known.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"lastReportTime": {
+						SchemaProps: spec.SchemaProps{
+							Description: "LastReportTime is when the cluster last reported.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"state", "resources", "edges"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_search_v1alpha1_PropertyDescription(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PropertyDescription describes a property.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name of the property.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"type": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Type of its values; String where they differ.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name", "type"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_search_v1alpha1_PropertyValue(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PropertyValue is a value of a property.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"value": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Value as text.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"count": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Count is how many of the matching resources have it.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+				},
+				Required: []string{"value", "count"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_search_v1alpha1_RelatedResources(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "RelatedResources are related resources of one kind.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind of the resources.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"count": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Count is how many there are.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"items": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Items of the kind.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(searchv1alpha1.SearchItem{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"kind", "count"},
+			},
+		},
+		Dependencies: []string{
+			searchv1alpha1.SearchItem{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_search_v1alpha1_ResourceIdentity(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ResourceIdentity tells which resource of a cluster it is.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"apiGroup": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIGroup of the resource; empty for the core group.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"version": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Version in which it was read.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind of the resource.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"resource": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Resource is the plural name of the kind.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Namespace on its cluster.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name on its cluster.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"kind", "name"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_search_v1alpha1_Search(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Search finds resources of the hub and of managed clusters. Like a SubjectAccessReview it is not stored: creating it returns it with its status filled in. It finds what its author may list on the hub, and on managed clusters whose resources its author may view, and nothing else counts or shows anywhere in it.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "What is looked for.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(searchv1alpha1.SearchSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "What was found.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(searchv1alpha1.SearchStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName(), searchv1alpha1.SearchSpec{}.OpenAPIModelName(), searchv1alpha1.SearchStatus{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_search_v1alpha1_SearchCompletion(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SearchCompletion finds the values of a property among what a search matches. It is not stored: creating it returns it with its status filled in.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Which values are wanted.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(searchv1alpha1.SearchCompletionSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The values.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(searchv1alpha1.SearchCompletionStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"spec"},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName(), searchv1alpha1.SearchCompletionSpec{}.OpenAPIModelName(), searchv1alpha1.SearchCompletionStatus{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_search_v1alpha1_SearchCompletionSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SearchCompletionSpec says which values are wanted.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"query": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Query is the text form of a search, such as `kind:Pod namespace:a,b status!=Running restarts>3 created:day label:app=web nginx`. Words are keywords, property and value are separated by an operator, values by commas; * is a wildcard and quotes make a value literal.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"keywords": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Keywords must each be contained in the value of some property, upper and lower case being the same.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"filters": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Filters must all match.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(searchv1alpha1.SearchFilter{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"property": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Property whose values are wanted.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"prefix": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Prefix that the values begin with, upper and lower case being the same.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"limit": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Limit of the values returned. 1000 by default; -1 for all.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+				Required: []string{"property"},
+			},
+		},
+		Dependencies: []string{
+			searchv1alpha1.SearchFilter{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_search_v1alpha1_SearchCompletionStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SearchCompletionStatus are the values of a property.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"values": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Values in their order, numbers as numbers. Those of a map are written as key=value.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(searchv1alpha1.PropertyValue{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"more": {
+						SchemaProps: spec.SchemaProps{
+							Description: "More is true if there are more values than the limit.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"type": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Type is Number or Time if all values are, and String otherwise.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"min": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Min is the lowest value of numbers or times.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"max": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Max is the highest value of numbers or times.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			searchv1alpha1.PropertyValue{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_search_v1alpha1_SearchFilter(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SearchFilter compares the values of a property.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"property": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Property is its name, such as kind, namespace, status, label or cluster.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"operator": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Operator is =, !=, <, <=, > or >=. With an operator, values are literal. Without one, each value may begin with an operator, and * in it is a wildcard.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"values": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Values of which one must match; with !=, none. Values of the property label are keys, or written as key=value. hour, day, week, month and year are ages where the property is a time.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"property", "values"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_search_v1alpha1_SearchItem(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SearchItem is a resource that was found.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"uid": {
+						SchemaProps: spec.SchemaProps{
+							Description: "UID identifies the resource in the fleet: the name of its cluster, a slash, and its UID there.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"cluster": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Cluster is the name of its cluster; the hub's own resources are in local-cluster.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"properties": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Properties of the resource, such as kind, apigroup, name, namespace, created and label, and more that depend on the kind.",
+							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
+						},
+					},
+					"relatedTo": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "RelatedTo are the UIDs of the matches that a related item is related to.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"uid", "cluster", "properties"},
+			},
+		},
+		Dependencies: []string{
+			runtime.RawExtension{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_search_v1alpha1_SearchRequest(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SearchRequest is one search.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"query": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Query is the text form of a search, such as `kind:Pod namespace:a,b status!=Running restarts>3 created:day label:app=web nginx`. Words are keywords, property and value are separated by an operator, values by commas; * is a wildcard and quotes make a value literal.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"keywords": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Keywords must each be contained in the value of some property, upper and lower case being the same.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"filters": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Filters must all match.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(searchv1alpha1.SearchFilter{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"output": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Output is Items (the default), Count or Related.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"relatedKinds": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "RelatedKinds are the kinds of related resources to return; all if empty.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"orderBy": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "OrderBy are properties to order by, each followed by \" desc\" or \" asc\". Numbers are ordered as numbers. Resources without the property come last.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"limit": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Limit of the items returned. 1000 by default; -1 for all. It bounds neither the count nor what is related.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"relatedLimit": {
+						SchemaProps: spec.SchemaProps{
+							Description: "RelatedLimit bounds the related items of each kind. 1000 by default; -1 for all; 0 returns their counts only.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"offset": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Offset is how many items are left out at the beginning.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"continue": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Continue is status.continue of the search whose next items are wanted. Everything else but limit must be as it was there.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			searchv1alpha1.SearchFilter{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_search_v1alpha1_SearchResult(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SearchResult is what one search found.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"count": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Count is how many resources match, whatever the limit is.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"items": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Items that match.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(searchv1alpha1.SearchItem{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"related": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Related resources, by kind.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(searchv1alpha1.RelatedResources{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"continue": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Continue is for a search for the next items; empty after the last.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"count"},
+			},
+		},
+		Dependencies: []string{
+			searchv1alpha1.RelatedResources{}.OpenAPIModelName(), searchv1alpha1.SearchItem{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_search_v1alpha1_SearchSchema(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SearchSchema finds the properties of what a search matches. It is not stored: creating it returns it with its status filled in.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Of which resources the properties are wanted; of all if it is empty.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(searchv1alpha1.SearchTerms{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The properties.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(searchv1alpha1.SearchSchemaStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName(), searchv1alpha1.SearchSchemaStatus{}.OpenAPIModelName(), searchv1alpha1.SearchTerms{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_search_v1alpha1_SearchSchemaStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SearchSchemaStatus are properties.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"properties": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Properties by name.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(searchv1alpha1.PropertyDescription{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			searchv1alpha1.PropertyDescription{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_search_v1alpha1_SearchSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SearchSpec is one search, or several in searches.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"query": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Query is the text form of a search, such as `kind:Pod namespace:a,b status!=Running restarts>3 created:day label:app=web nginx`. Words are keywords, property and value are separated by an operator, values by commas; * is a wildcard and quotes make a value literal.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"keywords": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Keywords must each be contained in the value of some property, upper and lower case being the same.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"filters": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Filters must all match.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(searchv1alpha1.SearchFilter{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"output": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Output is Items (the default), Count or Related.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"relatedKinds": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "RelatedKinds are the kinds of related resources to return; all if empty.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"orderBy": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "OrderBy are properties to order by, each followed by \" desc\" or \" asc\". Numbers are ordered as numbers. Resources without the property come last.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"limit": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Limit of the items returned. 1000 by default; -1 for all. It bounds neither the count nor what is related.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"relatedLimit": {
+						SchemaProps: spec.SchemaProps{
+							Description: "RelatedLimit bounds the related items of each kind. 1000 by default; -1 for all; 0 returns their counts only.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"offset": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Offset is how many items are left out at the beginning.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"continue": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Continue is status.continue of the search whose next items are wanted. Everything else but limit must be as it was there.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"searches": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Several searches, answered in their order in status.results. No other field of the spec may be given then. At most 100.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(searchv1alpha1.SearchRequest{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			searchv1alpha1.SearchFilter{}.OpenAPIModelName(), searchv1alpha1.SearchRequest{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_search_v1alpha1_SearchStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SearchStatus is the result of one search, or the results of several.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"count": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Count is how many resources match, whatever the limit is.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"items": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Items that match.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(searchv1alpha1.SearchItem{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"related": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Related resources, by kind.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(searchv1alpha1.RelatedResources{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"continue": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Continue is for a search for the next items; empty after the last.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"results": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Results of spec.searches.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(searchv1alpha1.SearchResult{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"warnings": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Warnings name clusters whose resources are not, or no longer reliably, known, and properties that nothing has.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"count"},
+			},
+		},
+		Dependencies: []string{
+			searchv1alpha1.RelatedResources{}.OpenAPIModelName(), searchv1alpha1.SearchItem{}.OpenAPIModelName(), searchv1alpha1.SearchResult{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_search_v1alpha1_SearchTerms(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SearchTerms say what is looked for. What is given in query, keywords and filters must match altogether; without any of them everything does.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"query": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Query is the text form of a search, such as `kind:Pod namespace:a,b status!=Running restarts>3 created:day label:app=web nginx`. Words are keywords, property and value are separated by an operator, values by commas; * is a wildcard and quotes make a value literal.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"keywords": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Keywords must each be contained in the value of some property, upper and lower case being the same.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"filters": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Filters must all match.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(searchv1alpha1.SearchFilter{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			searchv1alpha1.SearchFilter{}.OpenAPIModelName()},
 	}
 }
 

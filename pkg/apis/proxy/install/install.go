@@ -8,6 +8,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1beta1"
 )
 
 // Install registers the group's types. Their internal form is that of the group
@@ -16,6 +17,8 @@ import (
 func Install(scheme *runtime.Scheme) {
 	internal := schema.GroupVersion{Group: v1alpha1.GroupName, Version: runtime.APIVersionInternal}
 	scheme.AddKnownTypes(internal, &authentication.ManagedServiceAccount{}, &authentication.ManagedServiceAccountList{})
+	scheme.AddKnownTypes(internal, &v1beta1.ClusterStatus{}, &v1beta1.ClusterStatusProxyOptions{})
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))
-	utilruntime.Must(scheme.SetVersionPriority(v1alpha1.SchemeGroupVersion))
+	utilruntime.Must(v1beta1.AddToScheme(scheme))
+	utilruntime.Must(scheme.SetVersionPriority(v1beta1.SchemeGroupVersion, v1alpha1.SchemeGroupVersion))
 }

@@ -20,6 +20,7 @@ import (
 	cluster "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/cluster"
 	internalinterfaces "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/internalinterfaces"
 	rbac "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/rbac"
+	search "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/search"
 	work "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/work"
 )
 
@@ -317,6 +318,7 @@ type SharedInformerFactory interface {
 	Authentication() authentication.Interface
 	Cluster() cluster.Interface
 	Rbac() rbac.Interface
+	Search() search.Interface
 	Work() work.Interface
 }
 
@@ -330,6 +332,10 @@ func (f *sharedInformerFactory) Cluster() cluster.Interface {
 
 func (f *sharedInformerFactory) Rbac() rbac.Interface {
 	return rbac.New(f, f.namespace, f.tweakListOptions)
+}
+
+func (f *sharedInformerFactory) Search() search.Interface {
+	return search.New(f, f.namespace, f.tweakListOptions)
 }
 
 func (f *sharedInformerFactory) Work() work.Interface {

@@ -1,0 +1,53 @@
+package v1beta1
+
+import (
+	"net/url"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/conversion"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupName is the name of the API group.
+const GroupName = "proxy.open-cluster-management.io"
+
+// SchemeGroupVersion is the group and version of this package.
+var SchemeGroupVersion = schema.GroupVersion{Group: GroupName, Version: "v1beta1"}
+
+var (
+	localSchemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
+	// AddToScheme registers the types of this version.
+	AddToScheme = localSchemeBuilder.AddToScheme
+)
+
+func addKnownTypes(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(SchemeGroupVersion, &ClusterStatus{}, &ClusterStatusProxyOptions{})
+	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
+	return scheme.AddConversionFunc((*url.Values)(nil), (*ClusterStatusProxyOptions)(nil), func(in, out any, _ conversion.Scope) error {
+		out.(*ClusterStatusProxyOptions).Path = in.(*url.Values).Get("path")
+		return nil
+	})
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// ClusterStatus is what a cluster reports about itself. It has no content here: its
+// subresource aggregator is where public collectors of search report.
+type ClusterStatus struct {
+	metav1.TypeMeta `json:",inline"`
+	// Standard object metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// ClusterStatusProxyOptions are the options of a request below a ClusterStatus.
+type ClusterStatusProxyOptions struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// Path is what follows the subresource in the URL.
+	// +optional
+	Path string `json:"path,omitempty"`
+}
