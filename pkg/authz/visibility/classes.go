@@ -1,0 +1,45 @@
+package visibility
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// classesTTL is how long the classes of the hub are not read again.
+const classesTTL = time.Second
+
+// classes are those of the hub's resources, read seldom.
+type classes struct {
+	read  func(ctx context.Context) ([]Class, uint64, error)
+	clock clock.Clock
+
+	mu      sync.Mutex
+	known   []Class
+	version uint64
+	at      time.Time
+}
+
+// get returns the classes, which are not to be changed, and their version.
+func (c *classes) get(ctx context.Context) ([]Class, uint64, error) {
+	c.mu.Lock()
+	known, version, at := c.known, c.version, c.at
+	c.mu.Unlock()
+	now := c.clock.Now()
+	if !at.IsZero() && now.Sub(at) < classesTTL {
+		return known, version, nil
+	}
+	known, version, err := c.read(ctx)
+	if err != nil {
+		return nil, 0, fmt.Errorf("reading what there is on the hub: %w", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !now.Before(c.at) {
+		c.known, c.version, c.at = known, version, now
+	}
+	return known, version, nil
+}

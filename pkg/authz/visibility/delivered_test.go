@@ -1,0 +1,177 @@
+package visibility_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/tools/cache"
+	cachetesting "k8s.io/client-go/tools/cache/testing"
+
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
+)
+
+// deliveredUnderTest is what ClusterPermissions have brought to managed clusters.
+type deliveredUnderTest struct {
+	source *cachetesting.FakeControllerSource
+
+	mu        sync.Mutex
+	manifests map[string][]workv1.Manifest
+}
+
+func newDeliveredUnderTest() *deliveredUnderTest {
+	return &deliveredUnderTest{source: cachetesting.NewFakeControllerSource(), manifests: map[string][]workv1.Manifest{}}
+}
+
+// config has a Compiler follow the works.
+func (d *deliveredUnderTest) config(t *testing.T, mode visibility.Mode) visibility.Config {
+	t.Helper()
+	informer := cache.NewSharedIndexInformer(d.source, &workv1.ManifestWork{}, 0, cache.Indexers{})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		informer.RunWithContext(ctx)
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	return visibility.Config{Mode: mode, Works: informer, Delivered: func(_ context.Context, cluster string) ([]workv1.Manifest, error) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return slices.Clone(d.manifests[cluster]), nil
+	}}
+}
+
+// deliver replaces what a cluster has.
+func (d *deliveredUnderTest) deliver(t *testing.T, cluster string, documents ...string) {
+	t.Helper()
+	var manifests []workv1.Manifest
+	for _, document := range documents {
+		raw, err := yaml.ToJSON([]byte(document))
+		if err != nil {
+			t.Fatal(err)
+		}
+		manifests = append(manifests, workv1.Manifest{RawExtension: runtime.RawExtension{Raw: raw}})
+	}
+	d.mu.Lock()
+	_, known := d.manifests[cluster]
+	d.manifests[cluster] = manifests
+	generation := int64(len(manifests) + 1)
+	d.mu.Unlock()
+	work := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "w", Generation: generation}}
+	if known {
+		d.source.Modify(work)
+	} else {
+		d.source.Add(work)
+	}
+}
+
+const (
+	deliveredRole = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: r, namespace: apps}
+rules: [{apiGroups: [""], resources: [pods, secrets], resourceNames: [x], verbs: [list]}]`
+	otherRole = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: r, namespace: apps}
+rules: [{apiGroups: [""], resources: ["*"], verbs: [list]}]`
+	askedRole = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: pods}`
+	emptyRole = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: pods}
+rules: []`
+)
+
+func deliveredBinding(role, subject string) string {
+	return `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: b, namespace: apps}
+roleRef: {apiGroup: rbac.authorization.k8s.io, ` + role + `}
+subjects: [` + subject + `]`
+}
+
+func TestClusterPermissions(t *testing.T) {
+	const (
+		toAnn = "{apiGroup: rbac.authorization.k8s.io, kind: User, name: ann}"
+		role  = "kind: Role, name: r"
+		pods  = "kind: ClusterRole, name: pods"
+	)
+	object := func(cluster, resource, namespace, name string) visibility.Object {
+		return named(name, visibility.Class{Cluster: cluster, Resource: resource, Namespace: namespace})
+	}
+	system := &user.DefaultInfo{Name: "system:serviceaccount:apps:robot", Groups: []string{"system:serviceaccounts", user.AllAuthenticated}}
+	for _, test := range []struct {
+		name      string
+		documents []string
+		caller    user.Info
+		object    visibility.Object
+		allowed   bool
+	}{
+		{"the name", []string{deliveredRole, deliveredBinding(role, toAnn)}, ann, object("c", "pods", "apps", "x"), true},
+		{"a Secret that a rule allows", []string{deliveredRole, deliveredBinding(role, toAnn)}, ann, object("c", "secrets", "apps", "x"), true},
+		{"another name", []string{deliveredRole, deliveredBinding(role, toAnn)}, ann, object("c", "pods", "apps", "other"), false},
+		{"another namespace", []string{deliveredRole, deliveredBinding(role, toAnn)}, ann, object("c", "pods", "other", "x"), false},
+		{"another cluster", []string{deliveredRole, deliveredBinding(role, toAnn)}, ann, object("d", "pods", "apps", "x"), false},
+		{"the hub", []string{deliveredRole, deliveredBinding(role, toAnn)}, ann, named("x", hub("", "pods", "apps")), false},
+		{"somebody else", []string{deliveredRole, deliveredBinding(role, toAnn)}, ben, object("c", "pods", "apps", "x"), false},
+		{"by group", []string{deliveredRole, deliveredBinding(role, "{kind: Group, name: 'system:authenticated'}")}, ben, object("c", "pods", "apps", "x"), true},
+		{"an account of the cluster is not that of the hub", []string{deliveredRole, deliveredBinding(role, "{kind: ServiceAccount, name: robot, namespace: apps}")}, system, object("c", "pods", "apps", "x"), false},
+		{"a system group of the cluster is not that of the hub", []string{deliveredRole, deliveredBinding(role, "{kind: Group, name: 'system:serviceaccounts'}")}, system, object("c", "pods", "apps", "x"), false},
+		{"a role of the hub's that is not delivered", []string{deliveredBinding(pods, toAnn)}, ann, object("c", "pods", "apps", "other"), true},
+		{"a role that is only asked for", []string{askedRole, deliveredBinding(pods, toAnn)}, ann, object("c", "pods", "apps", "other"), true},
+		{"a delivered role hides the hub's", []string{emptyRole, deliveredBinding(pods, toAnn)}, ann, object("c", "pods", "apps", "other"), false},
+		{"a role that two deliver otherwise", []string{deliveredRole, otherRole, deliveredBinding(role, toAnn)}, ann, object("c", "pods", "apps", "x"), false},
+		{"a role that two deliver equally", []string{deliveredRole, deliveredRole, deliveredBinding(role, toAnn)}, ann, object("c", "pods", "apps", "x"), true},
+		{"a missing Role", []string{deliveredBinding("kind: Role, name: pods", toAnn)}, ann, object("c", "pods", "apps", "x"), false},
+		{"no RBAC", []string{"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: r}", deliveredBinding(role, toAnn)}, ann, object("c", "pods", "apps", "x"), false},
+		{"rules that cannot be read", []string{deliveredRole + "\naggregationRule: 7", deliveredBinding(role, toAnn)}, ann, object("c", "pods", "apps", "x"), false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			d := newDeliveredUnderTest()
+			d.deliver(t, "c", test.documents...)
+			h := newHub(readsPods(t))
+			h.start(t, d.config(t, visibility.RBAC))
+			if got := h.scope(t, test.caller).Allows(test.object); got != test.allowed {
+				t.Errorf("got %v, want %v", got, test.allowed)
+			}
+		})
+	}
+}
+
+func TestDeliveriesAreSeen(t *testing.T) {
+	for _, mode := range []visibility.Mode{visibility.RBAC, visibility.Reviews} {
+		t.Run(string(mode), func(t *testing.T) {
+			d := newDeliveredUnderTest()
+			h := newHub(readsPods(t))
+			h.start(t, d.config(t, mode))
+			pod := named("x", visibility.Class{Cluster: "c", Resource: "pods", Namespace: "apps"})
+			allows := func() bool { return h.scope(t, ann).Allows(pod) }
+			if allows() {
+				t.Fatal("it is allowed before anything is delivered")
+			}
+			changed, stop := h.Subscribe(ann)
+			defer stop()
+			d.deliver(t, "c", deliveredBinding("kind: ClusterRole, name: pods", "{kind: User, name: ann}"))
+			told(t, "a binding was delivered", changed)
+			eventually(t, "the delivery counts", allows)
+			h.grant(t, "get")
+			eventually(t, "the hub's role counts", func() bool { return !allows() })
+			h.grant(t, "list")
+			eventually(t, "the hub's role counts again", allows)
+			d.deliver(t, "c")
+			eventually(t, "the lack of a delivery counts", func() bool { return !allows() })
+		})
+	}
+}

@@ -1,0 +1,123 @@
+package visibility
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+// feed is an informer that the Compiler follows.
+type feed struct {
+	informer     cache.SharedIndexInformer
+	registration cache.ResourceEventHandlerRegistration
+}
+
+// follow has the policy follow the informers.
+func (c *Compiler) follow() error {
+	handler := cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { c.applied(obj, false) },
+		UpdateFunc: func(_, obj any) { c.applied(obj, false) },
+		DeleteFunc: func(obj any) {
+			if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = unknown.Obj
+			}
+			c.applied(obj, true)
+		},
+	}
+	informers := []cache.SharedIndexInformer{c.config.Roles, c.config.ClusterRoles, c.config.RoleBindings, c.config.ClusterRoleBindings}
+	for _, informer := range informers {
+		if err := c.followOne(informer, handler); err != nil {
+			return err
+		}
+	}
+	if c.delivered == nil {
+		return nil
+	}
+	return c.followOne(c.config.Works, c.delivered.handler())
+}
+
+func (c *Compiler) followOne(informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) error {
+	if informer == nil {
+		return nil
+	}
+	registration, err := informer.AddEventHandler(handler)
+	if err != nil {
+		c.unfollow()
+		return fmt.Errorf("following an informer: %w", err)
+	}
+	c.feeds = append(c.feeds, feed{informer, registration})
+	return nil
+}
+
+func (c *Compiler) unfollow() {
+	for _, f := range c.feeds {
+		// It fails for informers that have stopped already, which tell nothing any more.
+		_ = f.informer.RemoveEventHandler(f.registration)
+	}
+}
+
+// applied takes in a change of the hub's RBAC.
+func (c *Compiler) applied(obj any, gone bool) {
+	changed, _ := c.policy.apply(obj, gone)
+	c.interests.touch(changed.concerned)
+	if changed.role != nil && c.delivered != nil {
+		c.interests.touch(c.delivered.boundTo(*changed.role))
+	}
+}
+
+// Run keeps up with what informers do not tell until ctx ends, and returns once
+// all that it has started has stopped. Afterwards there are no Scopes any more.
+func (c *Compiler) Run(ctx context.Context) {
+	logger := klog.LoggerWithName(klog.FromContext(ctx), "search-visibility")
+	ctx = klog.NewContext(ctx, logger)
+	defer c.unfollow()
+	defer c.stopped.Store(true)
+
+	var running wait.Group
+	defer running.Wait()
+	if c.config.Mode == Auto {
+		running.StartWithContext(ctx, c.watchMode)
+		running.StartWithContext(ctx, c.confirmSamples)
+	}
+	if c.config.Mode != RBAC {
+		running.StartWithContext(ctx, c.tellReviewed)
+	}
+	if c.delivered != nil {
+		running.StartWithContext(ctx, c.delivered.run)
+	}
+	<-ctx.Done()
+}
+
+// tellReviewed tells subscribers now and again to look, where nothing else tells
+// that the hub decides otherwise.
+func (c *Compiler) tellReviewed(ctx context.Context) {
+	for c.pause(ctx, c.config.ReviewTTL) {
+		var concerned []*interest
+		c.subscribersMu.Lock()
+		for one, identity := range c.subscribers {
+			if c.asks(identity) {
+				concerned = append(concerned, one)
+			}
+		}
+		c.subscribersMu.Unlock()
+		for _, one := range concerned {
+			one.touched()
+		}
+	}
+}
+
+// pause waits, and returns false if ctx ends first.
+func (c *Compiler) pause(ctx context.Context, duration time.Duration) bool {
+	timer := c.clock.NewTimer(duration)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C():
+		return true
+	}
+}

@@ -1,0 +1,92 @@
+package visibility
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/klog/v2"
+)
+
+const (
+	modePeriod  = time.Minute
+	modeTimeout = 10 * time.Second
+	// modeValidity is how long an answer stands while there is no other.
+	modeValidity = 5 * time.Minute
+)
+
+// asks tells whether the hub is asked for an identity.
+func (c *Compiler) asks(identity user.Info) bool {
+	switch c.config.Mode {
+	case RBAC:
+		return false
+	case Reviews:
+		return true
+	}
+	// The node authorizer decides for nodes, beside RBAC.
+	return c.distrusted.Load() || !c.rbacDecides.Load() || slices.Contains(identity.GetGroups(), user.NodesGroup)
+}
+
+// watchMode asks now and again whether RBAC alone decides on the hub. As long as
+// nobody has said so, it does not.
+func (c *Compiler) watchMode(ctx context.Context) {
+	logger := klog.FromContext(ctx)
+	var answered time.Time
+	retry := modeRetry()
+	for {
+		askCtx, cancel := context.WithTimeout(ctx, modeTimeout)
+		incomplete, err := c.config.RulesReview(askCtx)
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		delay := modePeriod
+		switch {
+		case err == nil:
+			answered, retry = c.clock.Now(), modeRetry()
+			c.setRBACDecides(logger, !incomplete)
+		case c.clock.Since(answered) > modeValidity:
+			c.setRBACDecides(logger, false)
+			fallthrough
+		default:
+			logger.Error(err, "Asking the hub whether RBAC alone decides failed")
+			delay = retry.Step()
+		}
+		c.asked.Store(true)
+		if !c.pause(ctx, delay) {
+			return
+		}
+	}
+}
+
+func modeRetry() wait.Backoff {
+	return wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 16, Cap: modePeriod}
+}
+
+func (c *Compiler) setRBACDecides(logger klog.Logger, decides bool) {
+	if c.rbacDecides.Swap(decides) == decides {
+		return
+	}
+	logger.Info("Whether RBAC alone decides on the hub what callers may list has changed", "decides", decides)
+	c.observeMode()
+	c.interests.touchAll()
+}
+
+// distrust asks the hub for everybody from now on.
+func (c *Compiler) distrust() {
+	if c.distrusted.Swap(true) {
+		return
+	}
+	c.observeMode()
+	c.interests.touchAll()
+}
+
+func (c *Compiler) observeMode() {
+	value := 0.0
+	if c.asks(&user.DefaultInfo{}) {
+		value = 1
+	}
+	asksReviews.Set(value)
+}

@@ -1,0 +1,222 @@
+package visibility_test
+
+import (
+	"slices"
+	"testing"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
+)
+
+// The parts of policies that the tests are made of.
+const (
+	readPods = `
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: pods}
+rules:
+- {apiGroups: [""], resources: [pods], verbs: [list]}
+`
+	annEverywhere = `
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: ann}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: pods}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: ann}]
+`
+	annInOne = `
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: ann, namespace: one}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: pods}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: ann}]
+`
+)
+
+// clusterWide gives ann a rule in all namespaces.
+func clusterWide(rule string) string {
+	return "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: pods}\nrules:\n- " + rule + annEverywhere
+}
+
+func hub(group, resource, namespace string) visibility.Class {
+	return visibility.Class{Cluster: "local-cluster", Hub: true, Group: group, Resource: resource, Namespace: namespace}
+}
+
+func named(name string, class visibility.Class) visibility.Object {
+	return visibility.Object{Class: class, Name: name}
+}
+
+func TestAllows(t *testing.T) {
+	ann := &user.DefaultInfo{Name: "ann", Groups: []string{"team", user.AllAuthenticated}}
+	robot := &user.DefaultInfo{Name: "system:serviceaccount:one:robot", Groups: []string{"system:serviceaccounts"}}
+	pod := named("x", hub("", "pods", "one"))
+	subjects := func(kind, namespace, list string) string {
+		in := ""
+		if namespace != "" {
+			in = ", namespace: " + namespace
+		}
+		return readPods + "---\napiVersion: rbac.authorization.k8s.io/v1\nkind: " + kind + "\nmetadata: {name: b" + in + "}\n" +
+			"roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: pods}\nsubjects: [" + list + "]\n"
+	}
+	for _, test := range []struct {
+		name    string
+		policy  string
+		caller  user.Info
+		object  visibility.Object
+		allowed bool
+	}{
+		{"no policy", "", ann, pod, false},
+		{"cluster-wide", readPods + annEverywhere, ann, pod, true},
+		{"cluster-wide, of no namespace", readPods + annEverywhere, ann, named("x", hub("", "pods", "")), true},
+		{"in the namespace", readPods + annInOne, ann, pod, true},
+		{"in another namespace", readPods + annInOne, ann, named("x", hub("", "pods", "two")), false},
+		{"a RoleBinding is nothing for what has no namespace", readPods + annInOne, ann, named("x", hub("", "pods", "")), false},
+		{"somebody else", readPods + annEverywhere, &user.DefaultInfo{Name: "ben"}, pod, false},
+		{"a group of the user's name", readPods + annEverywhere, &user.DefaultInfo{Name: "ben", Groups: []string{"ann"}}, pod, false},
+		{"a missing role", annEverywhere, ann, pod, false},
+		{"another API group", readPods + annEverywhere, ann, named("x", hub("apps", "pods", "one")), false},
+		{"another resource", readPods + annEverywhere, ann, named("x", hub("", "services", "one")), false},
+		{"get is not list", clusterWide(`{apiGroups: [""], resources: [pods], verbs: [get, watch]}`), ann, pod, false},
+		{"any verb", clusterWide(`{apiGroups: [""], resources: [pods], verbs: ["*"]}`), ann, pod, true},
+		{"any group", clusterWide(`{apiGroups: ["*"], resources: [pods], verbs: [list]}`), ann, named("x", hub("apps", "pods", "one")), true},
+		{"any resource", clusterWide(`{apiGroups: [""], resources: ["*"], verbs: [list]}`), ann, pod, true},
+		{"any resource of another group", clusterWide(`{apiGroups: [apps], resources: ["*"], verbs: [list]}`), ann, pod, false},
+		{"no group", clusterWide(`{resources: [pods], verbs: [list]}`), ann, pod, false},
+		{"a subresource", clusterWide(`{apiGroups: [""], resources: [pods/log], verbs: [list]}`), ann, pod, false},
+		{"a subresource of anything", clusterWide(`{apiGroups: [""], resources: ["*/log"], verbs: [list]}`), ann, pod, false},
+		{"all subresources", clusterWide(`{apiGroups: [""], resources: ["pods/*"], verbs: [list]}`), ann, pod, false},
+		{"a URL", clusterWide(`{nonResourceURLs: ["*"], verbs: [list]}`), ann, pod, false},
+		{"the name", clusterWide(`{apiGroups: [""], resources: [pods], resourceNames: [z, x], verbs: [list]}`), ann, pod, true},
+		{"another name", clusterWide(`{apiGroups: [""], resources: [pods], resourceNames: [z], verbs: [list]}`), ann, pod, false},
+		{"a name is no pattern", clusterWide(`{apiGroups: [""], resources: [pods], resourceNames: ["*"], verbs: [list]}`), ann, pod, false},
+		{"the name among all resources", clusterWide(`{apiGroups: ["*"], resources: ["*"], resourceNames: [x], verbs: ["*"]}`), ann, pod, true},
+		{"by group", subjects("ClusterRoleBinding", "", "{apiGroup: rbac.authorization.k8s.io, kind: Group, name: team}"), ann, pod, true},
+		{"by another group", subjects("ClusterRoleBinding", "", "{apiGroup: rbac.authorization.k8s.io, kind: Group, name: teams}"), ann, pod, false},
+		{"by all authenticated", subjects("ClusterRoleBinding", "", "{apiGroup: rbac.authorization.k8s.io, kind: Group, name: 'system:authenticated'}"), ann, pod, true},
+		{"an account", subjects("ClusterRoleBinding", "", "{kind: ServiceAccount, name: robot, namespace: one}"), robot, pod, true},
+		{"an account of another namespace", subjects("ClusterRoleBinding", "", "{kind: ServiceAccount, name: robot, namespace: two}"), robot, pod, false},
+		{"an account of the namespace of its binding", subjects("RoleBinding", "one", "{kind: ServiceAccount, name: robot}"), robot, pod, true},
+		{"an account of no namespace", subjects("ClusterRoleBinding", "", "{kind: ServiceAccount, name: robot}"), robot, pod, false},
+		{"an account by its user name", subjects("ClusterRoleBinding", "", "{kind: User, name: 'system:serviceaccount:one:robot'}"), robot, pod, true},
+		{"a user of an account's name", subjects("RoleBinding", "one", "{kind: ServiceAccount, name: ann}"), ann, pod, false},
+		{"the privileged group", "", &user.DefaultInfo{Name: "root", Groups: []string{user.SystemPrivilegedGroup}}, pod, true},
+		{"a user of the privileged group's name", "", &user.DefaultInfo{Name: user.SystemPrivilegedGroup}, pod, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			scope := visibilitytest.Scope(t, test.policy, test.caller)
+			if got := scope.Allows(test.object); got != test.allowed {
+				t.Errorf("got %v, want %v", got, test.allowed)
+			}
+		})
+	}
+}
+
+func TestNamesOfSeveralRules(t *testing.T) {
+	policy := clusterWide(`{apiGroups: [""], resources: [pods], resourceNames: [d, a], verbs: [list]}
+- {apiGroups: ["*"], resources: [pods], resourceNames: [c, a], verbs: [list]}`) + `
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: more, namespace: one}
+rules: [{apiGroups: [""], resources: ["*"], resourceNames: [b], verbs: [list]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: more, namespace: one}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: more}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: ann}]
+`
+	scope := visibilitytest.Scope(t, policy, &user.DefaultInfo{Name: "ann"})
+	for namespace, want := range map[string][]string{"": {"a", "c", "d"}, "one": {"a", "b", "c", "d"}, "two": {"a", "c", "d"}} {
+		// The second time it is remembered.
+		for range 2 {
+			if got := scope.Decide(hub("", "pods", namespace)); got.All || !slices.Equal(got.Names, want) {
+				t.Errorf("namespace %q: got %+v, want %q", namespace, got, want)
+			}
+		}
+	}
+}
+
+func TestManagedClusters(t *testing.T) {
+	const view = `{apiGroups: [view.open-cluster-management.io], resources: [managedclusterviews], verbs: [create]}`
+	ann := &user.DefaultInfo{Name: "ann"}
+	role := func(rule string) string {
+		return "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: pods}\nrules:\n- " + rule
+	}
+	object := func(cluster, resource string) visibility.Object {
+		return named("x", visibility.Class{Cluster: cluster, Resource: resource, Namespace: "ns"})
+	}
+	for _, test := range []struct {
+		name    string
+		policy  string
+		caller  user.Info
+		object  visibility.Object
+		allowed bool
+	}{
+		{"no grant", "", ann, object("one", "pods"), false},
+		{"list is not create", clusterWide(`{apiGroups: ["*"], resources: ["*"], verbs: [list]}`), ann, object("one", "pods"), false},
+		{"in the cluster's namespace", role(view) + annInOne, ann, object("one", "pods"), true},
+		{"in another cluster's namespace", role(view) + annInOne, ann, object("two", "pods"), false},
+		{"cluster-wide", clusterWide(view), ann, object("two", "pods"), true},
+		{"any verb on anything", clusterWide(`{apiGroups: ["*"], resources: ["*"], verbs: ["*"]}`), ann, object("two", "pods"), true},
+		{"single names", clusterWide(`{apiGroups: ["*"], resources: ["*"], resourceNames: [x], verbs: ["*"]}`), ann, object("two", "pods"), false},
+		{"a Secret", clusterWide(view), ann, object("two", "secrets"), false},
+		{"a Secret, for the privileged group", "", &user.DefaultInfo{Groups: []string{user.SystemPrivilegedGroup}}, object("two", "secrets"), false},
+		{"the privileged group", "", &user.DefaultInfo{Groups: []string{user.SystemPrivilegedGroup}}, object("two", "pods"), true},
+		{"the hub's own resources are others", clusterWide(view), ann, named("x", hub("", "pods", "one")), false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			scope := visibilitytest.Scope(t, test.policy, test.caller)
+			if got := scope.Allows(test.object); got != test.allowed {
+				t.Errorf("got %v, want %v", got, test.allowed)
+			}
+			if got := scope.Cluster(test.object.Cluster); got != test.allowed && !test.object.Hub && !test.object.Secret() {
+				t.Errorf("Cluster: got %v, want %v", got, test.allowed)
+			}
+		})
+	}
+}
+
+func TestZeroScopeIsNothing(t *testing.T) {
+	var zero visibility.Scope
+	if zero.WholeHub() || zero.AllClusters() || zero.Cluster("one") || zero.ID() != 0 ||
+		zero.Allows(named("x", hub("", "pods", "one"))) || zero.Allows(named("", hub("", "pods", ""))) {
+		t.Error("the zero Scope allows something")
+	}
+}
+
+func TestWhole(t *testing.T) {
+	everything := visibilitytest.Everything()
+	if !everything.WholeHub() || !everything.AllClusters() {
+		t.Error("the privileged group has not everything")
+	}
+	for rule, whole := range map[string]bool{
+		`{apiGroups: ["*"], resources: ["*"], verbs: [list]}`:                     true,
+		`{apiGroups: ["*"], resources: ["*"], resourceNames: [x], verbs: [list]}`: false,
+		`{apiGroups: [""], resources: ["*"], verbs: [list]}`:                      false,
+		`{apiGroups: ["*"], resources: ["*"], verbs: [get]}`:                      false,
+	} {
+		if got := visibilitytest.Scope(t, clusterWide(rule), &user.DefaultInfo{Name: "ann"}).WholeHub(); got != whole {
+			t.Errorf("%s: WholeHub: got %v, want %v", rule, got, whole)
+		}
+	}
+}
+
+// TestDecideAllocatesNothing is what engines rely on that decide for each class of a fleet.
+func TestDecideAllocatesNothing(t *testing.T) {
+	scope := visibilitytest.Scope(t, readPods+annInOne, &user.DefaultInfo{Name: "ann"})
+	inside, outside := named("x", hub("", "pods", "one")), named("x", hub("apps", "deployments", "two"))
+	allocations := testing.AllocsPerRun(100, func() {
+		if !scope.Allows(inside) || scope.Allows(outside) {
+			t.Error("wrong decision")
+		}
+	})
+	if allocations != 0 {
+		t.Errorf("a decision allocates %v times", allocations)
+	}
+}

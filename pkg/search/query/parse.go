@@ -1,0 +1,383 @@
+package query
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// SyntaxError tells what is wrong with the text of a query.
+type SyntaxError struct {
+	// Position is the offset in bytes, from 0, of what is wrong; at most the length of the text.
+	Position int
+	Message  string
+	// Suggestion is what was probably meant instead of the term; empty if that is unknown.
+	Suggestion string
+}
+
+// Error says where the text is wrong, and what.
+func (e *SyntaxError) Error() string {
+	message := fmt.Sprintf("position %d: %s", e.Position, e.Message)
+	if e.Suggestion != "" {
+		message += "; use " + e.Suggestion + " instead"
+	}
+	return message
+}
+
+// operators are all characters of operators but the colon.
+const operators = "!=<>"
+
+// meant has the operators for what they are mistaken as.
+var meant = map[string]Op{
+	"==": Equal, "===": Equal,
+	"=!": NotEqual, "!==": NotEqual, "!=!": NotEqual, "<>": NotEqual, "><": NotEqual,
+	"=<": LessOrEqual, "<==": LessOrEqual, "!>": LessOrEqual,
+	"=>": GreaterOrEqual, ">==": GreaterOrEqual, "!<": GreaterOrEqual,
+	"<<": Less, ">>": Greater,
+}
+
+// Parse reads the text form of a query: terms with space between them. Its errors
+// are SyntaxErrors.
+//
+// A term is a filter if it begins with the name of a property and an operator, which
+// are followed by values with commas between them: "namespace:a,b",
+// "status!=Running", "restarts>3". The operators are = != < <= > >=, and : for =, !:
+// for !=. After a colon each value may have an operator of its own, ! for != among
+// them: "restarts:>3,<1". In values * stands for any text.
+//
+// All other terms are keywords. A * at the beginning or the end of a keyword means
+// nothing, since keywords may be found anywhere.
+//
+// Text in double or single quotes, and a character after a backslash, mean
+// themselves; in single quotes the backslash does so too, and in double quotes it is for
+// quotes and itself.
+func Parse(text string) (Query, error) {
+	p := parser{text: text}
+	if err := p.readable(); err != nil {
+		return Query{}, err
+	}
+	for p.skipSpace(); p.at < len(text); p.skipSpace() {
+		start := p.at
+		if err := p.term(); err != nil {
+			return Query{}, err
+		}
+		if p.terms > MaxTerms {
+			return Query{}, &SyntaxError{Position: start, Message: fmt.Sprintf("more than %d keywords and values", MaxTerms)}
+		}
+		p.previous = text[start:p.at]
+	}
+	return p.query, nil
+}
+
+// parser reads a text from its beginning.
+type parser struct {
+	text  string
+	at    int
+	query Query
+	// terms are the keywords and values that have been read.
+	terms int
+	// previous is the term before.
+	previous string
+}
+
+// readable tells whether the text can be read at all.
+func (p *parser) readable() error {
+	switch message := checkText(p.text); {
+	case len(p.text) > MaxLength:
+		return &SyntaxError{Position: MaxLength, Message: fmt.Sprintf("more than %d bytes", MaxLength)}
+	case message != "":
+		at := strings.IndexByte(p.text, 0)
+		for i, r := range p.text {
+			if _, size := utf8.DecodeRuneInString(p.text[i:]); r == utf8.RuneError && size == 1 {
+				at = i
+				break
+			}
+		}
+		return &SyntaxError{Position: at, Message: "the text " + message}
+	}
+	return nil
+}
+
+func (p *parser) skipSpace() {
+	p.at += len(p.text[p.at:]) - len(strings.TrimLeftFunc(p.text[p.at:], unicode.IsSpace))
+}
+
+// term reads a filter or a keyword.
+func (p *parser) term() error {
+	start := p.at
+	property := p.text[start : start+propertyLength(p.text[start:])]
+	p.at += len(property)
+	op, colon, err := p.operator(start)
+	switch {
+	case err != nil:
+		return err
+	case op == "":
+		p.at = start
+		return p.keyword()
+	case property == "":
+		return p.strayOperator(start)
+	}
+	return p.values(start, property, op, colon)
+}
+
+// operator reads the operator after a property; it is empty if there is none. A
+// colon allows each value to have its own.
+func (p *parser) operator(term int) (op Op, colon bool, err error) {
+	rest := p.text[p.at:]
+	switch {
+	case strings.HasPrefix(rest, ":"):
+		p.at++
+		return Equal, true, nil
+	case strings.HasPrefix(rest, "!:"):
+		p.at += 2
+		return NotEqual, false, nil
+	}
+	run := operatorRun(rest)
+	switch Op(run) {
+	case "", "!":
+		return "", false, nil
+	case Equal, NotEqual, Less, LessOrEqual, Greater, GreaterOrEqual:
+		p.at += len(run)
+		return Op(run), false, nil
+	}
+	// What begins with ! and cannot be an operator is a keyword.
+	if run[0] == '!' && run[1] == '!' {
+		return "", false, nil
+	}
+	return "", false, p.unknownOperator(term, run)
+}
+
+// operatorRun is what of a text, from its beginning, looks like an operator.
+func operatorRun(text string) string {
+	return text[:len(text)-len(strings.TrimLeft(text, operators))]
+}
+
+func (p *parser) unknownOperator(term int, run string) error {
+	err := &SyntaxError{Position: p.at, Message: fmt.Sprintf("unknown operator %s, known are : = != < <= > >=", run)}
+	before, value := p.text[term:p.at], p.raw(p.at+len(run))
+	if before == "" && p.afterProperty() {
+		before, value = p.previous, p.valueAt(p.at+len(run))
+	}
+	if op, known := meant[run]; known && before != "" {
+		err.Suggestion = before + string(op) + value
+	}
+	return err
+}
+
+// strayOperator tells that a term begins with an operator.
+func (p *parser) strayOperator(start int) error {
+	operator := p.text[start:p.at]
+	err := &SyntaxError{Position: start}
+	if p.afterProperty() {
+		err.Message = "there must be no space around the operator " + operator
+		err.Suggestion = p.previous + operator + p.valueAt(p.at)
+	} else {
+		err.Message = fmt.Sprintf("a property is missing before the operator %s", operator)
+		err.Suggestion = quote(operator + p.raw(p.at))
+	}
+	return err
+}
+
+// afterProperty tells whether the term before could be a property with a space behind it.
+func (p *parser) afterProperty() bool {
+	return p.previous != "" && propertyLength(p.previous) == len(p.previous)
+}
+
+// valueAt is the value of an operator that ends at a position, with or without a space before it.
+func (p *parser) valueAt(from int) string {
+	if value := p.raw(from); value != "" {
+		return value
+	}
+	return p.rawNext(from)
+}
+
+// values reads the values of a filter.
+func (p *parser) values(term int, property string, op Op, colon bool) error {
+	f := Filter{Property: property}
+	for {
+		own := op
+		run := operatorRun(p.text[p.at:])
+		switch {
+		case run == "":
+		case !colon:
+			err := &SyntaxError{Position: p.at, Message: fmt.Sprintf("a second operator %s; quote it if it belongs to the value", run)}
+			if len(f.Comparisons) > 0 {
+				err.Message = "values with operators of their own follow a colon"
+			}
+			if len(f.Comparisons) == 1 {
+				before := strings.TrimLeft(p.text[term+len(property):p.at], operators+":")
+				err.Suggestion = property + ":" + string(op) + before + p.raw(p.at)
+			}
+			return err
+		case run == "!":
+			own = NotEqual
+		case leadingRun(run):
+			own = Op(run)
+		default:
+			return p.unknownOperator(term, run)
+		}
+		if colon {
+			p.at += len(run)
+		}
+		start := p.at
+		var w word
+		if err := p.word(&w, true); err != nil {
+			return err
+		}
+		if p.at == start {
+			return p.missingValue(term)
+		}
+		f.Comparisons = append(f.Comparisons, compareWith(own, w.parts()))
+		p.terms++
+		if p.terms > MaxTerms || p.at == len(p.text) || p.text[p.at] != ',' {
+			break
+		}
+		p.at++
+	}
+	p.query.Filters = append(p.query.Filters, f)
+	return nil
+}
+
+// leadingRun tells whether a run of operator characters is one operator.
+func leadingRun(run string) bool {
+	op, length := leadingOp(run)
+	return length == len(run) && string(op) == run
+}
+
+func (p *parser) missingValue(term int) error {
+	before := p.text[term:p.at]
+	err := &SyntaxError{Position: p.at, Message: fmt.Sprintf(`a value is missing after %s; an empty value is ""`, before)}
+	if p.at < len(p.text) && p.text[p.at] == ',' {
+		if next := p.raw(p.at + 1); next != "" {
+			err.Suggestion = before + next
+		}
+		return err
+	}
+	if next := p.rawNext(p.at); next != "" {
+		err.Message = fmt.Sprintf("there must be no space after %s", before)
+		err.Suggestion = before + next
+	}
+	return err
+}
+
+// keyword reads a keyword.
+func (p *parser) keyword() error {
+	start := p.at
+	if p.text[start] == ',' {
+		err := &SyntaxError{Position: start, Message: "a comma without a value before it; quote a keyword that begins with one"}
+		if p.previous != "" {
+			err.Message = "there must be no space around a comma"
+			err.Suggestion = p.previous + "," + p.rawNext(start+1)
+		}
+		return err
+	}
+	var w word
+	if err := p.word(&w, false); err != nil {
+		return err
+	}
+	parts := w.parts()
+	wildcard := len(parts) > 1
+	if wildcard && parts[0] == "" {
+		parts = parts[1:]
+	}
+	if len(parts) > 1 && parts[len(parts)-1] == "" {
+		parts = parts[:len(parts)-1]
+	}
+	switch {
+	case len(parts) > 1:
+		raw := p.text[start:p.at]
+		return &SyntaxError{
+			Position:   start + strings.IndexByte(raw, '*'),
+			Message:    "a keyword has no wildcard inside; compare a property, or quote the keyword",
+			Suggestion: Name + ":" + raw,
+		}
+	case parts[0] != "":
+		p.query.Keywords = append(p.query.Keywords, parts[0])
+		p.terms++
+	case !wildcard:
+		return &SyntaxError{Position: start, Message: "a keyword is empty"}
+	}
+	return nil
+}
+
+// word reads up to the next space, or the next comma if values end there.
+func (p *parser) word(w *word, value bool) error {
+	for p.at < len(p.text) {
+		c := p.text[p.at]
+		switch {
+		case c == ',' && value:
+			return nil
+		case c == '*':
+			w.wildcard()
+			p.at++
+		case c == '"' || c == '\'':
+			if err := p.quoted(w, c); err != nil {
+				return err
+			}
+		case c == '\\':
+			if p.at+1 == len(p.text) {
+				return &SyntaxError{Position: p.at, Message: `a character is missing after the backslash; a backslash itself is \\`}
+			}
+			p.at++
+			_, size := utf8.DecodeRuneInString(p.text[p.at:])
+			w.literal(p.text[p.at : p.at+size])
+			p.at += size
+		default:
+			r, size := utf8.DecodeRuneInString(p.text[p.at:])
+			if unicode.IsSpace(r) {
+				return nil
+			}
+			w.literal(p.text[p.at : p.at+size])
+			p.at += size
+		}
+	}
+	return nil
+}
+
+// quoted reads a text in quotes.
+func (p *parser) quoted(w *word, end byte) error {
+	start := p.at
+	for p.at++; p.at < len(p.text); p.at++ {
+		c := p.text[p.at]
+		switch {
+		case c == end:
+			p.at++
+			return nil
+		case c == '\\' && end == '"' && p.at+1 < len(p.text) && (p.text[p.at+1] == '"' || p.text[p.at+1] == '\\'):
+			p.at++
+		}
+		w.literal(p.text[p.at : p.at+1])
+	}
+	return &SyntaxError{
+		Position: start,
+		Message:  fmt.Sprintf(`the quote %c is not closed; a quote itself is \%c`, end, end),
+	}
+}
+
+// raw is the text from a position up to the next space that is not quoted, or to the
+// end of what can be read.
+func (p *parser) raw(from int) string {
+	ahead := parser{text: p.text, at: from}
+	var w word
+	if ahead.word(&w, false) != nil {
+		return p.text[from:]
+	}
+	return p.text[from:ahead.at]
+}
+
+// rawNext is the next term after a position if it is a single word, such as the value
+// of an operator with a space behind it.
+func (p *parser) rawNext(from int) string {
+	ahead := parser{text: p.text, at: from}
+	ahead.skipSpace()
+	start := ahead.at
+	if start == len(p.text) || ahead.keyword() != nil {
+		return ""
+	}
+	next := p.text[start:ahead.at]
+	if strings.ContainsAny(next, operators+":") {
+		return ""
+	}
+	return next
+}

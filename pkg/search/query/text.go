@@ -1,0 +1,136 @@
+package query
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ParseNumber reads a text that is a JSON number as a whole. What float64 cannot
+// hold is not taken for a number.
+func ParseNumber(text string) (float64, bool) {
+	if length := numberLength(text); length == 0 || length != len(text) {
+		return 0, false
+	}
+	number, err := strconv.ParseFloat(text, 64)
+	return number, err == nil
+}
+
+// numberLength is how many bytes of a text, from its beginning, are a JSON number;
+// 0 if it does not begin with one.
+func numberLength(text string) int {
+	at := 0
+	if at < len(text) && text[at] == '-' {
+		at++
+	}
+	whole := digits(text[at:])
+	switch {
+	case whole == 0:
+		return 0
+	case text[at] == '0':
+		at++
+	default:
+		at += whole
+	}
+	if at < len(text) && text[at] == '.' {
+		fraction := digits(text[at+1:])
+		if fraction == 0 {
+			return 0
+		}
+		at += 1 + fraction
+	}
+	if at < len(text) && (text[at] == 'e' || text[at] == 'E') {
+		sign := at + 1
+		if sign < len(text) && (text[sign] == '+' || text[sign] == '-') {
+			sign++
+		}
+		exponent := digits(text[sign:])
+		if exponent == 0 {
+			return 0
+		}
+		at = sign + exponent
+	}
+	return at
+}
+
+// digits is how many digits a text begins with.
+func digits(text string) int {
+	for i := range len(text) {
+		if text[i] < '0' || text[i] > '9' {
+			return i
+		}
+	}
+	return len(text)
+}
+
+// ParseTime reads a text that is a time of RFC 3339 as a whole; in UTC.
+func ParseTime(text string) (time.Time, bool) {
+	if len(text) < len("2006-01-02T15:04:05Z") ||
+		text[4] != '-' || text[7] != '-' || text[10] != 'T' || text[13] != ':' || text[16] != ':' {
+		return time.Time{}, false
+	}
+	// time.Parse also takes a comma before the fraction, which RFC 3339 does not.
+	if text[19] == ',' {
+		return time.Time{}, false
+	}
+	parsed, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return time.Time{}, false
+	}
+	return parsed.UTC(), true
+}
+
+// IsTime tells whether a text is a time of RFC 3339 as a whole.
+func IsTime(text string) bool {
+	_, is := ParseTime(text)
+	return is
+}
+
+// CompareTexts orders the texts of leaves: numbers first, by number, then times, by
+// time, then the others, by bytes. What is a number or a time is so whether it was
+// reported as a string or not. It returns 0 for "1" and "1.0".
+func CompareTexts(a, b string) int {
+	rankA, numberA, timeA := rank(a)
+	rankB, numberB, timeB := rank(b)
+	if rankA != rankB {
+		return cmp.Compare(rankA, rankB)
+	}
+	switch rankA {
+	case rankNumber:
+		return cmp.Compare(numberA, numberB)
+	case rankTime:
+		return timeA.Compare(timeB)
+	default:
+		return strings.Compare(a, b)
+	}
+}
+
+// CompareLeaves orders leaves as CompareTexts orders their texts; a leaf with a key
+// is "key=value".
+func CompareLeaves(a, b Leaf) int {
+	return CompareTexts(orderText(a), orderText(b))
+}
+
+func orderText(leaf Leaf) string {
+	if leaf.Key == "" {
+		return leaf.Text
+	}
+	return LeafText(Map, leaf)
+}
+
+const (
+	rankNumber = iota
+	rankTime
+	rankText
+)
+
+func rank(text string) (int, float64, time.Time) {
+	if number, is := ParseNumber(text); is {
+		return rankNumber, number, time.Time{}
+	}
+	if at, is := ParseTime(text); is {
+		return rankTime, 0, at
+	}
+	return rankText, 0, time.Time{}
+}
