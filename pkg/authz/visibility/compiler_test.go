@@ -252,3 +252,35 @@ func TestManyCallersAtOnce(t *testing.T) {
 	}
 	callers.Wait()
 }
+
+// TestSubscribersLookAgainWhereTheHubIsAsked is about permissions that no informer tells of.
+func TestSubscribersLookAgainWhereTheHubIsAsked(t *testing.T) {
+	h := startHub(t, visibility.Config{Mode: visibility.Reviews, ReviewTTL: time.Millisecond}, readPods)
+	if h.scope(t, ann).Allows(podInOne) {
+		t.Fatal("it is allowed already")
+	}
+	changed, stop := h.Subscribe(ann)
+	defer stop()
+	h.rules.Store("ann", authorizer.DecisionAllow)
+	eventually(t, "a subscriber finds what the hub allows now", func() bool {
+		told(t, "it should look", changed)
+		return h.scope(t, ann).Allows(podInOne)
+	})
+}
+
+func TestIncompleteConfigIsRefused(t *testing.T) {
+	complete := rbacConfig(fake.NewClientset())
+	for name, change := range map[string]func(*visibility.Config){
+		"unknown mode":                      func(c *visibility.Config) { c.Mode = "Guess" },
+		"RBAC without informers":            func(c *visibility.Config) { c.RoleBindings = nil },
+		"Reviews without an authorizer":     func(c *visibility.Config) { c.Mode = visibility.Reviews },
+		"Auto without a rules review":       func(c *visibility.Config) { c.Mode = visibility.Auto },
+		"works without what they delivered": func(c *visibility.Config) { c.Works = c.Roles },
+	} {
+		config := complete
+		change(&config)
+		if _, err := visibility.New(config); err == nil {
+			t.Errorf("%s: it was taken", name)
+		}
+	}
+}

@@ -29,6 +29,9 @@ const (
 	deliveredPoll    = 50 * time.Millisecond
 	deliveredRetry   = 100 * time.Millisecond
 	deliveredMaxWait = time.Minute
+	// deliveredPeriod is when a cluster is read again without a reason: what counts as
+	// delivered depends on more than its works.
+	deliveredPeriod = 5 * time.Minute
 )
 
 // delivered is the RBAC that ClusterPermissions have brought to managed clusters.
@@ -134,6 +137,7 @@ func (d *delivered) read(ctx context.Context, cluster string) {
 		return
 	}
 	d.queue.Forget(cluster)
+	d.queue.AddAfter(cluster, deliveredPeriod)
 	d.set(cluster, manifests)
 }
 

@@ -47,7 +47,9 @@ func (c *Compiler) confirmSamples(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case e := <-c.samples:
-			known, _, err := c.classes.get(ctx)
+			readCtx, cancel := context.WithTimeout(ctx, sampleTimeout)
+			known, _, err := c.classes.get(readCtx)
+			cancel()
 			if err != nil {
 				logger.V(2).Info("There is nothing to sample decisions from", "reason", err)
 				continue

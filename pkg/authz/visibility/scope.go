@@ -3,7 +3,11 @@
 // On the hub a caller finds what the hub lets it list, by API group, resource,
 // namespace and name. On a managed cluster it finds everything but Secrets if it may
 // create managedclusterviews.view.open-cluster-management.io in the cluster's
-// namespace.
+// namespace; where it is so configured, also what ClusterPermissions let it list there.
+//
+// A Compiler reads this from the hub's RBAC as its informers know it: policy.go keeps
+// the objects, compile.go gathers what concerns an identity, allowed.go decides. Where
+// another authorizer decides too it asks the hub instead: mode.go, reviews.go.
 package visibility
 
 import "slices"
