@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"open-cluster-management.io/hub-apiserver/pkg/agent/inventory"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/namespaces"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/serviceaccount"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work"
@@ -18,6 +19,8 @@ type Agent struct {
 	works      *work.Controller
 	accounts   *serviceaccount.Controller
 	namespaces *namespaces.Controller
+	// inventory is nil if it is switched off.
+	inventory *inventory.Controller
 	// prepared is whether the managed cluster serves AppliedManifestWorks.
 	prepared atomic.Bool
 }
@@ -45,7 +48,17 @@ func (c CompletedConfig) New() (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Agent{config: c, works: works, accounts: accounts, namespaces: reported}, nil
+	a := &Agent{config: c, works: works, accounts: accounts, namespaces: reported}
+	if c.Inventory != nil {
+		a.inventory, err = inventory.New(inventory.Config{
+			ClusterName: c.ClusterName, APIEndpoint: c.ManagedEndpoint, Settings: c.Inventory, Hub: c.Hub,
+			Metadata: c.metadata, Dynamic: c.dynamic, Discovery: c.discovery,
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return a, nil
 }
 
 // Ready reports whether the agent does its work.
@@ -62,6 +75,9 @@ func (a *Agent) Ready() error {
 	}
 	if !a.namespaces.Synced() && !a.namespaces.Unserved() {
 		return fmt.Errorf("the ClusterNamespaces of the hub or the namespaces of the managed cluster are not known yet")
+	}
+	if a.inventory != nil && !a.inventory.Synced() && !a.inventory.Unserved() {
+		return fmt.Errorf("the resources of the managed cluster are not reported to the hub yet")
 	}
 	return nil
 }
@@ -82,5 +98,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	})
 	parts.Go(func() error { return a.accounts.Run(ctx) })
 	parts.Go(func() error { return a.namespaces.Run(ctx) })
+	if a.inventory != nil {
+		parts.Go(func() error { return a.inventory.Run(ctx) })
+	}
 	return parts.Wait()
 }

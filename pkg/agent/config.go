@@ -16,6 +16,7 @@ import (
 	"k8s.io/component-base/version"
 	"k8s.io/utils/clock"
 
+	"open-cluster-management.io/hub-apiserver/pkg/agent/inventory"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 )
 
@@ -39,6 +40,12 @@ type Config struct {
 	// TokenVerifyInterval is how often a reported token is checked without a
 	// reason; DefaultTokenVerifyInterval if zero.
 	TokenVerifyInterval time.Duration
+	// Inventory says which resources of the managed cluster are reported to the hub;
+	// none if nil.
+	Inventory *inventory.Settings
+	// ManagedEndpoint is the URL of the managed cluster's API server that is reported
+	// with them; none if empty.
+	ManagedEndpoint string
 	// Hub and Managed are how to reach the two clusters.
 	Hub, Managed *rest.Config
 	// ManagedCA reads what verifies the managed cluster's API server; what
@@ -62,6 +69,15 @@ func (o *Options) Config() (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig: %w", err)
 	}
+	settings, err := o.Inventory.Settings()
+	if err != nil {
+		return nil, err
+	}
+	var endpoint string
+	if o.Kubeconfig != "" {
+		// From within the cluster it is an address that means nothing elsewhere.
+		endpoint = managed.Host
+	}
 	for _, config := range []*rest.Config{hub, managed} {
 		config.UserAgent = "open-cluster-management-agent/" + version.Get().GitVersion
 		config.QPS, config.Burst = o.QPS, o.Burst
@@ -76,6 +92,7 @@ func (o *Options) Config() (*Config, error) {
 		ClusterName: o.ClusterName, AgentID: o.AgentID, HealthBindAddress: o.HealthBindAddress,
 		Workers: o.Workers, EvictionGracePeriod: o.EvictionGracePeriod,
 		ServiceAccountNamespace: o.ServiceAccountNamespace, TokenVerifyInterval: o.TokenVerifyInterval,
+		Inventory: settings, ManagedEndpoint: endpoint,
 		Hub: hub, Managed: managed, ManagedCA: caOf(loadManaged),
 	}, nil
 }

@@ -11,6 +11,8 @@ import (
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/metrics"
+
+	"open-cluster-management.io/hub-apiserver/pkg/agent/inventory"
 )
 
 const (
@@ -48,6 +50,8 @@ type Options struct {
 	ServiceAccountNamespace string
 	// TokenVerifyInterval is how often a reported token is checked without a reason.
 	TokenVerifyInterval time.Duration
+	// Inventory says which resources of the managed cluster are reported to the hub.
+	Inventory *inventory.Options
 
 	Logs    *logs.Options
 	Metrics *metrics.Options
@@ -66,6 +70,8 @@ func NewOptions() *Options {
 
 		ServiceAccountNamespace: DefaultServiceAccountNamespace,
 		TokenVerifyInterval:     DefaultTokenVerifyInterval,
+
+		Inventory: inventory.NewOptions(),
 
 		Logs:    logs.NewOptions(),
 		Metrics: metrics.NewOptions(),
@@ -87,6 +93,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	fs.DurationVar(&o.EvictionGracePeriod, "eviction-grace-period", o.EvictionGracePeriod, "How long applied objects stay when the hub has lost their ManifestWork, as by a loss of its data. Works that are deleted are cleaned up at once.")
 	fs.StringVar(&o.ServiceAccountNamespace, "service-account-namespace", o.ServiceAccountNamespace, "Namespace of the managed cluster for the ServiceAccounts of ManagedServiceAccounts.")
 	fs.DurationVar(&o.TokenVerifyInterval, "token-verify-interval", o.TokenVerifyInterval, "How often a reported token is checked without a reason: the Secret on the hub is read, and the managed cluster is asked whether it accepts the token.")
+	o.Inventory.AddFlags(flags.FlagSet("inventory"))
 	logsapi.AddFlags(o.Logs, flags.FlagSet("logs"))
 	o.Metrics.AddFlags(flags.FlagSet("metrics"))
 	return flags
@@ -124,6 +131,7 @@ func (o *Options) Validate() error {
 	if o.QPS > 0 && o.Burst < 1 {
 		errs = append(errs, fmt.Errorf("--kube-api-burst must be at least 1, not %d", o.Burst))
 	}
+	errs = append(errs, o.Inventory.Validate()...)
 	errs = append(errs, o.Metrics.Validate()...)
 	return utilerrors.NewAggregate(errs)
 }

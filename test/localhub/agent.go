@@ -17,9 +17,10 @@ import (
 type AgentOptions struct {
 	// Hub is the cluster whose works the agent applies.
 	Hub *Cluster
-	// Managed is the cluster that it applies them to. Its name is the managed
-	// cluster's name on the hub.
+	// Managed is the cluster that it applies them to.
 	Managed *Cluster
+	// ClusterName is the managed cluster's name on the hub; that of Managed if empty.
+	ClusterName string
 	// Dir keeps the agent's kubeconfigs.
 	Dir string
 	// LogDir receives the log; <Dir>/logs if empty.
@@ -35,6 +36,7 @@ type Agent struct {
 	*Process
 
 	hub, managed                     *Cluster
+	clusterName                      string
 	hubKubeconfig, clusterKubeconfig string
 }
 
@@ -45,6 +47,9 @@ func NewAgent(opts AgentOptions) (*Agent, error) {
 	}
 	if opts.BinDir == "" {
 		opts.BinDir = BinDir()
+	}
+	if opts.ClusterName == "" {
+		opts.ClusterName = opts.Managed.Name
 	}
 	path, err := Binary(opts.BinDir, "agent")
 	if err != nil {
@@ -62,10 +67,11 @@ func NewAgent(opts AgentOptions) (*Agent, error) {
 		return nil, err
 	}
 	address := "127.0.0.1:" + strconv.Itoa(port)
-	name := opts.Managed.Name + " agent"
+	name := opts.ClusterName + " agent"
 	a := &Agent{
 		hub:               opts.Hub,
 		managed:           opts.Managed,
+		clusterName:       opts.ClusterName,
 		hubKubeconfig:     filepath.Join(dir, "hub.kubeconfig"),
 		clusterKubeconfig: filepath.Join(dir, "cluster.kubeconfig"),
 	}
@@ -75,10 +81,10 @@ func NewAgent(opts AgentOptions) (*Agent, error) {
 		Args: append([]string{
 			"--hub-kubeconfig=" + a.hubKubeconfig,
 			"--kubeconfig=" + a.clusterKubeconfig,
-			"--cluster-name=" + opts.Managed.Name,
+			"--cluster-name=" + opts.ClusterName,
 			"--health-bind-address=" + address,
 		}, opts.Args...),
-		LogFile: filepath.Join(opts.LogDir, opts.Managed.Name+"-agent.log"),
+		LogFile: filepath.Join(opts.LogDir, opts.ClusterName+"-agent.log"),
 		Ready:   func(ctx context.Context) error { return httpOK(ctx, "http://"+address+"/readyz") },
 	}
 	return a, nil
@@ -114,8 +120,8 @@ func (a *Agent) Start(ctx context.Context) error {
 }
 
 func (a *Agent) prepare(ctx context.Context) error {
-	user := AgentUser(a.managed.Name)
-	if err := a.hub.WriteKubeconfig(a.hubKubeconfig, user, AgentGroup(a.managed.Name)); err != nil {
+	user := AgentUser(a.clusterName)
+	if err := a.hub.WriteKubeconfig(a.hubKubeconfig, user, AgentGroup(a.clusterName)); err != nil {
 		return err
 	}
 	grants, err := ReadManifests(filepath.Join(Root(), "artifacts", "agent", "managed"))
@@ -149,7 +155,7 @@ func AgentGroup(cluster string) string {
 }
 
 // JoinCluster accepts a managed cluster on the hub: its namespace, its
-// ManagedCluster, and the agents' right to its works and its accounts. The hub
+// ManagedCluster, and the agents' right to its works, its accounts and its inventory. The hub
 // must serve ManagedClusters. Joining again changes nothing.
 func JoinCluster(ctx context.Context, hub *Cluster, name string) error {
 	return join(ctx, hub, name, map[string]any{"hubAcceptsClient": true})
@@ -158,8 +164,12 @@ func JoinCluster(ctx context.Context, hub *Cluster, name string) error {
 // JoinRunning is [JoinCluster] for a cluster that has an API server. Its
 // ManagedCluster says where that is and what verifies it, as an administrator would.
 func JoinRunning(ctx context.Context, hub, managed *Cluster) error {
+	return joinRunning(ctx, hub, managed, managed.Name)
+}
+
+func joinRunning(ctx context.Context, hub, managed *Cluster, name string) error {
 	config := managed.AnonymousConfig()
-	return join(ctx, hub, managed.Name, map[string]any{
+	return join(ctx, hub, name, map[string]any{
 		"hubAcceptsClient": true,
 		"managedClusterClientConfigs": []any{map[string]any{
 			"url":      config.Host,
@@ -192,6 +202,7 @@ func join(ctx context.Context, hub *Cluster, name string, spec map[string]any) e
 		agentBinding(name, "work", "cluster.open-cluster-management.io/manifest-work-cleanup"),
 		agentBinding(name, "serviceaccounts"),
 		agentBinding(name, "namespaces"),
+		agentBinding(name, "inventory"),
 	)
 	if err := hub.Apply(ctx, objects...); err != nil {
 		return fmt.Errorf("join %s: %w", name, err)

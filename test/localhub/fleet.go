@@ -18,6 +18,8 @@ type FleetOptions struct {
 	LogDir string
 	// Clusters are the names of the managed clusters; there may be none.
 	Clusters []string
+	// HubAgent has the hub join itself, as [HubClusterName].
+	HubAgent bool
 	// BinDir has our programs; [BinDir]() if empty.
 	BinDir string
 	// KubeBinDir has the hub's Kubernetes programs, for another version than
@@ -31,6 +33,9 @@ type FleetOptions struct {
 	// Progress is called with each finished step and the time since Start.
 	Progress func(step string, elapsed time.Duration)
 }
+
+// HubClusterName is the name under which the hub joins itself.
+const HubClusterName = "local-cluster"
 
 // Member is a managed cluster with its agent.
 type Member struct {
@@ -47,6 +52,8 @@ type Fleet struct {
 	Server *APIServer
 	// Members are the managed clusters, in the order of the options.
 	Members []*Member
+	// HubAgent is the agent of the hub itself; nil if it has none.
+	HubAgent *Agent
 
 	progress func(step string, elapsed time.Duration)
 }
@@ -88,8 +95,18 @@ func NewFleet(opts FleetOptions) (*Fleet, error) {
 	if err != nil {
 		return nil, err
 	}
+	if opts.HubAgent {
+		f.HubAgent, err = NewAgent(AgentOptions{
+			Hub: f.Hub, Managed: f.Hub, ClusterName: HubClusterName,
+			Dir:    filepath.Join(opts.Dir, HubClusterName, "agent"),
+			LogDir: opts.LogDir, BinDir: opts.BinDir, Args: opts.AgentArgs,
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
 	for i, name := range opts.Clusters {
-		if name == "hub" || slices.Contains(opts.Clusters[:i], name) {
+		if name == "hub" || name == HubClusterName || slices.Contains(opts.Clusters[:i], name) {
 			return nil, fmt.Errorf("managed cluster %q: the name is taken", name)
 		}
 		dir := filepath.Join(opts.Dir, name)
@@ -175,6 +192,12 @@ func (f *Fleet) start(ctx context.Context) error {
 			}
 			done(m.Name + " has joined the hub")
 		}
+		if f.HubAgent != nil {
+			if err := joinRunning(ctx, f.Hub, f.Hub, HubClusterName); err != nil {
+				return err
+			}
+			done("the hub has joined itself as " + HubClusterName)
+		}
 		return nil
 	}()
 	if err != nil {
@@ -185,21 +208,32 @@ func (f *Fleet) start(ctx context.Context) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
-	for _, m := range f.Members {
-		if err := m.Agent.Start(ctx); err != nil {
+	for _, agent := range f.agents() {
+		if err := agent.Start(ctx); err != nil {
 			return err
 		}
-		started(m.Agent.Process)
+		started(agent.Process)
 	}
 	return nil
+}
+
+func (f *Fleet) agents() []*Agent {
+	var out []*Agent
+	for _, m := range f.Members {
+		out = append(out, m.Agent)
+	}
+	if f.HubAgent != nil {
+		out = append(out, f.HubAgent)
+	}
+	return out
 }
 
 // Stop stops everything, each before what it depends on. It is no error if
 // some or all of it does not run.
 func (f *Fleet) Stop(ctx context.Context) error {
 	var errs []error
-	for _, m := range f.Members {
-		errs = append(errs, m.Agent.Stop(ctx))
+	for _, agent := range f.agents() {
+		errs = append(errs, agent.Stop(ctx))
 	}
 	errs = append(errs, f.Server.Stop(ctx))
 	clusters := []*Cluster{f.Hub}
@@ -220,7 +254,9 @@ func (f *Fleet) Processes() []*Process {
 	processes := append(f.Hub.Processes(), f.Server.Process)
 	for _, m := range f.Members {
 		processes = append(processes, m.Processes()...)
-		processes = append(processes, m.Agent.Process)
+	}
+	for _, agent := range f.agents() {
+		processes = append(processes, agent.Process)
 	}
 	return processes
 }

@@ -1,0 +1,226 @@
+package inventory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
+	"k8s.io/klog/v2"
+)
+
+// sources are resources whose objects decide which resources there are.
+var sources = sets.New(
+	schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},
+	schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"},
+)
+
+// afterChange is how the cluster is looked at after a change of a source: soon, and
+// again, because a new resource shows up some time after its definition.
+var afterChange = wait.Backoff{Duration: 300 * time.Millisecond, Factor: 2.5, Jitter: 0.2, Steps: 5}
+
+// collection keeps a collector for each resource of the cluster.
+type collection struct {
+	cluster   string
+	settings  *Settings
+	discovery discovery.DiscoveryInterfaceWithContext
+	clients   clients
+	state     *state
+	timing    timing
+	row       *clusterRow
+
+	lists   chan struct{}
+	noticed chan struct{}
+
+	mu         sync.Mutex
+	collectors map[schema.GroupResource]*collector
+	// first is when the cluster was first looked at with success, complete whether
+	// all groups could be found.
+	first    time.Time
+	complete bool
+}
+
+// run finds resources and collects their objects until ctx ends; it returns when
+// all collectors have ended.
+func (f *collection) run(ctx context.Context) {
+	defer f.stop()
+	logger := klog.FromContext(ctx)
+	quick := backoff{first: f.timing.retry, most: time.Minute}
+	for ctx.Err() == nil {
+		delay := wait.Jitter(f.timing.discover, 0.2)
+		if err := f.discover(ctx); err != nil {
+			delay = min(quick.next(), delay)
+			logger.V(2).Info("Not all resources are found", "err", err, "retryAfter", delay)
+		} else {
+			quick.reset()
+		}
+		f.await(ctx, delay)
+	}
+}
+
+// await waits until it is time to look again. After a change it looks several times.
+func (f *collection) await(ctx context.Context, delay time.Duration) {
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return
+	case <-timer.C:
+		return
+	case <-f.noticed:
+	}
+	steps := afterChange
+	for steps.Steps > 1 && pause(ctx, steps.Step(), nil) {
+		// Failures are looked into by the next pass of run.
+		if err := f.discover(ctx); err != nil {
+			return
+		}
+		select {
+		case <-f.noticed:
+			steps = afterChange
+		default:
+		}
+	}
+}
+
+// discover starts collectors of resources that are new and stops those of resources that
+// are gone.
+func (f *collection) discover(ctx context.Context) error {
+	lookCtx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	found, failed, err := f.find(lookCtx)
+	if err != nil {
+		return err
+	}
+	if info, err := f.discovery.ServerVersionWithContext(lookCtx); err == nil {
+		f.row.setVersion(info.GitVersion)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.first.IsZero() {
+		f.first = time.Now()
+	}
+	f.complete = len(failed) == 0
+	for gr, c := range f.collectors {
+		r, ok := found[gr]
+		if ok && *r == *c.resource || !ok && failed.Has(gr.Group) {
+			continue
+		}
+		c.stop()
+		<-c.done
+		delete(f.collectors, gr)
+		if !ok {
+			f.state.replace(gr, nil)
+		}
+	}
+	var errs []error
+	for gr, r := range found {
+		if f.collectors[gr] == nil {
+			errs = append(errs, f.collect(ctx, r))
+		}
+	}
+	watched.Set(float64(len(f.collectors)))
+	if len(failed) > 0 {
+		errs = append(errs, fmt.Errorf("groups that do not answer: %v", sets.List(failed)))
+	}
+	return errors.Join(errs...)
+}
+
+// collect starts a collector.
+func (f *collection) collect(ctx context.Context, r *resource) error {
+	extractor, err := newExtractor(f.cluster, r, f.settings)
+	if err != nil {
+		return err
+	}
+	c := &collector{
+		resource: r, extractor: extractor, state: f.state, clients: f.clients, lists: f.lists, patience: f.timing.patience,
+	}
+	if sources.Has(r.GroupResource()) {
+		c.noticed = f.notice
+	}
+	f.collectors[r.GroupResource()] = c
+	c.start(ctx)
+	return nil
+}
+
+func (f *collection) notice() {
+	select {
+	case f.noticed <- struct{}{}:
+	default:
+	}
+}
+
+// find returns the resources to watch, and the groups that could not be looked into.
+func (f *collection) find(ctx context.Context) (map[schema.GroupResource]*resource, sets.Set[string], error) {
+	lists, err := discovery.ServerPreferredResourcesWithContext(ctx, f.discovery)
+	failed := sets.New[string]()
+	var partial *discovery.ErrGroupDiscoveryFailed
+	if errors.As(err, &partial) {
+		for gv := range partial.Groups {
+			failed.Insert(gv.Group)
+		}
+	} else if err != nil {
+		return nil, nil, fmt.Errorf("discovery: %w", err)
+	}
+	found := map[schema.GroupResource]*resource{}
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			return nil, nil, fmt.Errorf("discovery: %w", err)
+		}
+		for i := range list.APIResources {
+			api := &list.APIResources[i]
+			r := &resource{GroupVersionResource: gv.WithResource(api.Name), kind: api.Kind, reported: f.settings.reports(gv.WithResource(api.Name).GroupResource())}
+			if isWatchable(api) && (r.reported || sources.Has(r.GroupResource())) {
+				found[r.GroupResource()] = r
+			}
+		}
+	}
+	return found, failed, nil
+}
+
+func isWatchable(api *metav1.APIResource) bool {
+	return slices.Contains(api.Verbs, "list") && slices.Contains(api.Verbs, "watch")
+}
+
+// settled reports whether all is known that can be known, or has not become so in time.
+func (f *collection) settled() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.first.IsZero() {
+		return false
+	}
+	if time.Since(f.first) > f.timing.patience {
+		// What does not answer must not keep the rest from being reported.
+		return slices.ContainsFunc(slices.Collect(maps.Values(f.collectors)), (*collector).settled)
+	}
+	if !f.complete {
+		return false
+	}
+	for _, c := range f.collectors {
+		if !c.settled() {
+			return false
+		}
+	}
+	return true
+}
+
+func (f *collection) stop() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.collectors {
+		c.stop()
+	}
+	for _, c := range f.collectors {
+		<-c.done
+	}
+	clear(f.collectors)
+}

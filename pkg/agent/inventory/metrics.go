@@ -1,0 +1,58 @@
+package inventory
+
+import (
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+)
+
+const subsystem = "cluster_inventory"
+
+var (
+	reports = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem:      subsystem,
+		Name:           "reports_total",
+		Help:           "Reports to the hub by kind (full, delta or heartbeat) and result (success, error or unserved).",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"kind", "result"})
+	reportSeconds = metrics.NewHistogramVec(&metrics.HistogramOpts{
+		Subsystem:      subsystem,
+		Name:           "report_duration_seconds",
+		Help:           "Time that one report to the hub took, by its kind and result.",
+		Buckets:        metrics.ExponentialBuckets(0.001, 4, 10),
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"kind", "result"})
+	mismatches = metrics.NewCounter(&metrics.CounterOpts{
+		Subsystem:      subsystem,
+		Name:           "mismatches_total",
+		Help:           "Times that the hub had another inventory than the cluster, so that all of it was reported again.",
+		StabilityLevel: metrics.ALPHA,
+	})
+	objects = metrics.NewGauge(&metrics.GaugeOpts{
+		Subsystem:      subsystem,
+		Name:           "resources",
+		Help:           "Objects in the inventory as it was reported last.",
+		StabilityLevel: metrics.ALPHA,
+	})
+	edges = metrics.NewGauge(&metrics.GaugeOpts{
+		Subsystem:      subsystem,
+		Name:           "edges",
+		Help:           "Relations between objects in the inventory as it was reported last.",
+		StabilityLevel: metrics.ALPHA,
+	})
+	watched = metrics.NewGauge(&metrics.GaugeOpts{
+		Subsystem:      subsystem,
+		Name:           "watched_resources",
+		Help:           "Kinds of resources of the cluster that are watched.",
+		StabilityLevel: metrics.ALPHA,
+	})
+	unextracted = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem:      subsystem,
+		Name:           "unextracted_total",
+		Help:           "Objects of which only metadata is reported because the rest is not as expected, by resource.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"resource"})
+)
+
+func init() {
+	legacyregistry.MustRegister(reports, reportSeconds, mismatches, objects, edges, watched, unextracted)
+}

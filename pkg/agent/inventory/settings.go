@@ -1,0 +1,264 @@
+package inventory
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/client-go/util/jsonpath"
+	"sigs.k8s.io/yaml"
+)
+
+// Options are the flags of the inventory.
+type Options struct {
+	// Enabled is whether the cluster is reported at all.
+	Enabled bool
+	// Include and Exclude choose resources; see Pattern.
+	Include, Exclude []string
+	// Annotations is whether annotations are reported.
+	Annotations bool
+	// ConfigFile is a file with a Configuration; none if empty.
+	ConfigFile string
+}
+
+// NewOptions returns the defaults.
+func NewOptions() *Options { return &Options{Enabled: true} }
+
+// AddFlags adds the flags that set the options.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.BoolVar(&o.Enabled, "inventory", o.Enabled, "Report the resources of the managed cluster to the hub, where they can be searched for. Values of Secrets and ConfigMaps are never read.")
+	fs.StringSliceVar(&o.Include, "inventory-include", o.Include, "Resources to report, as group/resource, or only resource for the core group; each part may have wildcards, as in apps/* or */ingresses. All when this is empty.")
+	fs.StringSliceVar(&o.Exclude, "inventory-exclude", o.Exclude, "Resources not to report, in the form of --inventory-include, over which it wins.")
+	fs.BoolVar(&o.Annotations, "inventory-annotations", o.Annotations, "Report annotations, too, whose values have at most 64 characters.")
+	fs.StringVar(&o.ConfigFile, "inventory-config", o.ConfigFile, "YAML file with what to report: include and exclude as the flags, to which they add, namespaces, and fields of resources.")
+}
+
+// Validate returns what is wrong with the flags. It reads no file.
+func (o *Options) Validate() []error {
+	if !o.Enabled {
+		return nil
+	}
+	var errs []error
+	for flag, texts := range map[string][]string{"include": o.Include, "exclude": o.Exclude} {
+		for _, text := range texts {
+			if _, err := parsePattern(text); err != nil {
+				errs = append(errs, fmt.Errorf("--inventory-%s: %w", flag, err))
+			}
+		}
+	}
+	return errs
+}
+
+// Settings reads the configuration file, if there is one, and returns everything
+// that is wrong with it and with the options. It returns nil if the inventory is off.
+func (o *Options) Settings() (*Settings, error) {
+	if !o.Enabled {
+		return nil, nil
+	}
+	configuration := &Configuration{}
+	if o.ConfigFile != "" {
+		data, err := os.ReadFile(o.ConfigFile)
+		if err != nil {
+			return nil, fmt.Errorf("--inventory-config: %w", err)
+		}
+		if err := yaml.UnmarshalStrict(data, configuration); err != nil {
+			return nil, fmt.Errorf("--inventory-config %s: %w", o.ConfigFile, err)
+		}
+	}
+	configuration.Include = append(configuration.Include, o.Include...)
+	configuration.Exclude = append(configuration.Exclude, o.Exclude...)
+	configuration.Annotations = configuration.Annotations || o.Annotations
+	settings, err := configuration.Settings()
+	if err != nil {
+		return nil, fmt.Errorf("inventory: %w", err)
+	}
+	return settings, nil
+}
+
+// Configuration is what a configuration file has.
+type Configuration struct {
+	// Include and Exclude choose resources, as "group/resource", or only "resource" for
+	// the core group. Each part may have wildcards, as in "apps/*". An empty Include
+	// means all; Exclude wins.
+	Include []string `json:"include,omitempty"`
+	Exclude []string `json:"exclude,omitempty"`
+	// Annotations is whether annotations are reported.
+	Annotations bool `json:"annotations,omitempty"`
+	// Namespaces chooses namespaces by name, which may have wildcards. It is about
+	// what is in a namespace, and about the Namespace itself.
+	Namespaces struct {
+		Include []string `json:"include,omitempty"`
+		Exclude []string `json:"exclude,omitempty"`
+	} `json:"namespaces,omitempty"`
+	// Resources are those of which more is reported than by default, such as custom
+	// resources, of which that is only their metadata.
+	Resources []ResourceFields `json:"resources,omitempty"`
+}
+
+// ResourceFields are further properties of a resource. They have the objects read
+// whole, so they are not allowed for Secrets and ConfigMaps.
+type ResourceFields struct {
+	// Resource is "group/resource", without wildcards.
+	Resource string `json:"resource"`
+	// Conditions is whether status.conditions are reported, as the property condition.
+	Conditions bool `json:"conditions,omitempty"`
+	// Fields are properties and where they come from.
+	Fields []Field `json:"fields,omitempty"`
+}
+
+// Field is a property that is read from an object.
+type Field struct {
+	// Name of the property.
+	Name string `json:"name"`
+	// Path is a JSONPath such as ".status.notAfter". If it finds several values,
+	// the property is a list.
+	Path string `json:"path"`
+}
+
+// Settings are a checked Configuration.
+type Settings struct {
+	include, exclude                       []pattern
+	includedNamespaces, excludedNamespaces []string
+	annotations                            bool
+	fields                                 map[schema.GroupResource]ResourceFields
+}
+
+// Settings checks the configuration and returns everything that is wrong with it.
+func (c *Configuration) Settings() (*Settings, error) {
+	s := &Settings{
+		includedNamespaces: c.Namespaces.Include, excludedNamespaces: c.Namespaces.Exclude,
+		annotations: c.Annotations, fields: map[schema.GroupResource]ResourceFields{},
+	}
+	var errs []error
+	patterns := func(name string, texts []string) (found []pattern) {
+		for _, text := range texts {
+			p, err := parsePattern(text)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", name, err))
+			}
+			found = append(found, p)
+		}
+		return found
+	}
+	s.include, s.exclude = patterns("include", c.Include), patterns("exclude", c.Exclude)
+	for name, globs := range map[string][]string{"namespaces.include": c.Namespaces.Include, "namespaces.exclude": c.Namespaces.Exclude} {
+		for _, glob := range globs {
+			if _, err := path.Match(glob, ""); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %q: %w", name, glob, err))
+			}
+		}
+	}
+	for i := range c.Resources {
+		r := &c.Resources[i]
+		p, err := parsePattern(r.Resource)
+		switch gr := (schema.GroupResource{Group: p.group, Resource: p.resource}); {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("resources[%d]: %w", i, err))
+		case strings.ContainsAny(r.Resource, "*?[\\"):
+			errs = append(errs, fmt.Errorf("resources[%d]: %q must name one resource", i, r.Resource))
+		case metadataOnly[gr]:
+			errs = append(errs, fmt.Errorf("resources[%d]: %s are never read whole", i, gr))
+		default:
+			if err := r.check(); err != nil {
+				errs = append(errs, fmt.Errorf("resources[%d]: %w", i, err))
+			}
+			if _, twice := s.fields[gr]; twice {
+				errs = append(errs, fmt.Errorf("resources[%d]: %s is there twice", i, gr))
+			}
+			s.fields[gr] = *r
+		}
+	}
+	return s, utilerrors.NewAggregate(errs)
+}
+
+func (r *ResourceFields) check() error {
+	var errs []error
+	for _, field := range r.Fields {
+		if field.Name == "" || reservedProperties.Has(field.Name) || strings.HasPrefix(field.Name, "_") {
+			errs = append(errs, fmt.Errorf("field %q: the name is empty or has a meaning already", field.Name))
+		}
+		if _, err := field.parse(); err != nil {
+			errs = append(errs, fmt.Errorf("field %q: %w", field.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// parse returns a parsed path. What it returns must not be used by two goroutines.
+func (f Field) parse() (*jsonpath.JSONPath, error) {
+	if f.Path == "" {
+		return nil, errors.New("the path is missing")
+	}
+	text := strings.TrimSpace(f.Path)
+	if !strings.HasPrefix(text, "{") {
+		text = "{" + text + "}"
+	}
+	parsed := jsonpath.New(f.Name).AllowMissingKeys(true)
+	if err := parsed.Parse(text); err != nil {
+		return nil, fmt.Errorf("path %q: %w", f.Path, err)
+	}
+	return parsed, nil
+}
+
+// pattern is a group and a resource, with wildcards. "core" is another word for the
+// core group.
+type pattern struct{ group, resource string }
+
+func parsePattern(text string) (pattern, error) {
+	p := pattern{resource: text}
+	if group, resource, found := strings.Cut(text, "/"); found {
+		p = pattern{group, resource}
+	}
+	if p.group == "core" {
+		p.group = ""
+	}
+	for _, part := range []string{p.group, p.resource} {
+		if _, err := path.Match(part, ""); err != nil {
+			return p, fmt.Errorf("%q: %w", text, err)
+		}
+	}
+	if p.resource == "" || strings.Contains(p.resource, "/") {
+		return p, fmt.Errorf("%q is not group/resource", text)
+	}
+	return p, nil
+}
+
+// matches reports whether a resource is meant.
+func (p pattern) matches(gr schema.GroupResource) bool {
+	group, _ := path.Match(p.group, gr.Group)
+	resource, _ := path.Match(p.resource, gr.Resource)
+	return group && resource
+}
+
+func anyMatches(patterns []pattern, gr schema.GroupResource) bool {
+	for _, p := range patterns {
+		if p.matches(gr) {
+			return true
+		}
+	}
+	return false
+}
+
+// reports tells whether objects of a resource are reported.
+func (s *Settings) reports(gr schema.GroupResource) bool {
+	return !neverReported(gr) && (len(s.include) == 0 || anyMatches(s.include, gr)) && !anyMatches(s.exclude, gr)
+}
+
+// reportsNamespace tells whether objects in a namespace are reported.
+func (s *Settings) reportsNamespace(name string) bool {
+	matches := func(globs []string) bool {
+		for _, glob := range globs {
+			if ok, _ := path.Match(glob, name); ok {
+				return true
+			}
+		}
+		return false
+	}
+	return (len(s.includedNamespaces) == 0 || matches(s.includedNamespaces)) && !matches(s.excludedNamespaces)
+}

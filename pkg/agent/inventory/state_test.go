@@ -1,0 +1,143 @@
+package inventory
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
+)
+
+func core(plural, kind string) *resource {
+	return &resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: plural}, kind: kind, reported: true}
+}
+
+// randomRecords makes records of a few objects that refer to each other by UID, by
+// name and by selectors.
+type randomRecords struct {
+	*rand.Rand
+	kinds []*resource
+}
+
+func (r *randomRecords) next() *record {
+	kind := r.kinds[r.IntN(len(r.kinds))]
+	number := r.IntN(12)
+	made := &record{
+		resource: kind, name: fmt.Sprint(number % 6), namespace: fmt.Sprint("ns", number%2),
+		uid: fmt.Sprintf("c/%s-%d", kind.Resource, number), properties: fmt.Appendf(nil, `{"v":%d}`, r.IntN(3)),
+	}
+	if kind.Resource == "nodes" {
+		made.namespace = ""
+	}
+	var found references
+	for range r.IntN(3) {
+		found.add(ownedBy, byUID, "", fmt.Sprintf("c/%s-%d", r.kinds[r.IntN(len(r.kinds))].Resource, r.IntN(12)))
+	}
+	labels := map[string]string{"app": fmt.Sprint(r.IntN(2)), "tier": fmt.Sprint(r.IntN(2))}
+	switch kind.Resource {
+	case "pods":
+		found.add(runsOn, node, "", fmt.Sprint(r.IntN(6)))
+		found.add(attachedTo, configMap, made.namespace, fmt.Sprint(r.IntN(6)))
+		made.labels = selectable(labels)
+	case "services":
+		if r.IntN(2) == 0 {
+			delete(labels, "tier")
+		}
+		made.selector = selectorTerms(labels)
+	}
+	made.references = found
+	return made
+}
+
+// put puts a record in the place of one of the same name, if there is one.
+func (r *randomRecords) put(s *state, made *record) {
+	for other := range s.members[made.resource.GroupResource()] {
+		if other.name == made.name && other.namespace == made.namespace && other.uid != made.uid {
+			s.remove(made.resource.GroupResource(), other.uid)
+			break
+		}
+	}
+	s.put(made)
+}
+
+// TestStateConverges: whatever happens to the cluster and to reports, the hub ends up
+// with what a new agent would report, without a full report.
+func TestStateConverges(t *testing.T) {
+	kinds := []*resource{core("pods", "Pod"), core("nodes", "Node"), core("configmaps", "ConfigMap"), core("services", "Service"), core("others", "Other")}
+	for seed := range uint64(300) {
+		random := &randomRecords{rand.New(rand.NewPCG(seed, 1)), kinds}
+		s := newState()
+		hub := &endpoint{resources: map[string]inventory.Resource{}, edges: map[inventory.Edge]bool{}}
+		send := func(full bool, outcome int) {
+			b := s.begin(full)
+			for range random.IntN(4) {
+				random.put(s, random.next())
+				r := random.next()
+				s.remove(r.resource.GroupResource(), r.uid)
+			}
+			if outcome != 0 {
+				response := hub.apply(decode(t, b))
+				if outcome == 1 && (response.TotalResources != b.resources || response.TotalEdges != b.edges) {
+					t.Fatalf("seed %d: the hub has %d and %d, not %d and %d", seed, response.TotalResources, response.TotalEdges, b.resources, b.edges)
+				}
+			}
+			s.end(b, outcome == 1)
+		}
+		send(true, 1)
+		for range 60 {
+			switch r := random.next(); random.IntN(10) {
+			case 0, 1, 2, 3, 4:
+				random.put(s, r)
+			case 5, 6:
+				s.remove(r.resource.GroupResource(), r.uid)
+			case 7:
+				s.replace(r.resource.GroupResource(), []*record{r})
+			default:
+				// Taken, taken without an answer, or lost.
+				outcome := random.IntN(3)
+				send(false, outcome)
+				if outcome != 1 {
+					send(false, 1)
+				}
+			}
+		}
+		send(false, 1)
+		send(false, 1)
+		send(false, 1)
+		last := s.begin(false)
+		hub.apply(decode(t, last))
+		s.end(last, true)
+		want := &endpoint{resources: map[string]inventory.Resource{}, edges: map[inventory.Edge]bool{}}
+		fresh := newState()
+		for _, r := range s.records {
+			fresh.put(&record{resource: r.resource, uid: r.uid, namespace: r.namespace, name: r.name, properties: r.properties,
+				references: r.references, labels: r.labels, selector: r.selector})
+		}
+		want.apply(decode(t, fresh.begin(true)))
+		if diff := cmp.Diff(want.resources, hub.resources); diff != "" {
+			t.Fatalf("seed %d: resources (-want +got):\n%s", seed, diff)
+		}
+		if diff := cmp.Diff(want.edges, hub.edges); diff != "" {
+			t.Fatalf("seed %d: edges (-want +got):\n%s", seed, diff)
+		}
+	}
+}
+
+func decode(t *testing.T, b *batch) *inventory.Sync {
+	t.Helper()
+	var body bytes.Buffer
+	if err := b.encode(&body, "v1"); err != nil {
+		t.Fatal(err)
+	}
+	report := &inventory.Sync{}
+	if err := json.Unmarshal(body.Bytes(), report); err != nil {
+		t.Fatalf("%v in %s", err, body.String())
+	}
+	return report
+}

@@ -1,0 +1,151 @@
+package inventory
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// content is an object as JSON gives it.
+type content map[string]any
+
+// at is what is at a path; nil if there is nothing.
+func (c content) at(path []string) any {
+	found, _, err := unstructured.NestedFieldNoCopy(c, path...)
+	if err != nil {
+		return nil
+	}
+	return found
+}
+
+func (c content) text(path ...string) string {
+	text, _ := c.at(path).(string)
+	return text
+}
+
+// each calls visit with the maps of a list.
+func (c content) each(path []string, visit func(content)) {
+	elements, _ := c.at(path).([]any)
+	for _, element := range elements {
+		if m, ok := element.(map[string]any); ok {
+			visit(m)
+		}
+	}
+}
+
+func split(path string) []string { return strings.Split(path, ".") }
+
+// value is a number, a boolean or a string as it is.
+func value(path string) func(content) any {
+	fields := split(path)
+	return func(c content) any {
+		switch found := c.at(fields).(type) {
+		case string, bool, int64, float64:
+			return found
+		default:
+			return nil
+		}
+	}
+}
+
+func text(path string) func(content) any {
+	fields := split(path)
+	return func(c content) any { return c.text(fields...) }
+}
+
+// count is a number that is 0 where it is missing.
+func count(path string) func(content) any {
+	fields := split(path)
+	return func(c content) any {
+		if number, ok := c.at(fields).(int64); ok {
+			return number
+		}
+		return int64(0)
+	}
+}
+
+// flag is a boolean that is false where it is missing.
+func flag(path string) func(content) any {
+	fields := split(path)
+	return func(c content) any { set, _ := c.at(fields).(bool); return set }
+}
+
+func length(path string) func(content) any {
+	fields := split(path)
+	return func(c content) any { elements, _ := c.at(fields).([]any); return int64(len(elements)) }
+}
+
+// list is a list of strings.
+func list(path string) func(content) any {
+	fields := split(path)
+	return func(c content) any {
+		elements, _ := c.at(fields).([]any)
+		var found []string
+		for _, element := range elements {
+			if text, ok := element.(string); ok {
+				found = append(found, text)
+			}
+		}
+		return found
+	}
+}
+
+// each is a list of a string of each element of a list.
+func each(path, field string) func(content) any {
+	fields := split(path)
+	return func(c content) any {
+		var found []string
+		c.each(fields, func(element content) {
+			if text := element.text(field); text != "" && !slices.Contains(found, text) {
+				found = append(found, text)
+			}
+		})
+		return found
+	}
+}
+
+func stringMap(path string) func(content) map[string]string {
+	fields := split(path)
+	return func(c content) map[string]string {
+		found, _, err := unstructured.NestedStringMap(c, fields...)
+		if err != nil {
+			return nil
+		}
+		return found
+	}
+}
+
+func texts(path string) func(content) any {
+	read := stringMap(path)
+	return func(c content) any { return read(c) }
+}
+
+// quantity is a quantity in units: cores or bytes.
+func quantity(path string, name corev1.ResourceName) func(content) any {
+	fields := append(split(path), string(name))
+	return func(c content) any {
+		text := c.text(fields...)
+		if text == "" {
+			return nil
+		}
+		parsed, err := apiresource.ParseQuantity(text)
+		if err != nil {
+			return nil
+		}
+		return parsed.Value()
+	}
+}
+
+// conditions are the types of status.conditions and their status.
+func conditions(c content) map[string]string {
+	found := map[string]string{}
+	c.each([]string{"status", "conditions"}, func(condition content) {
+		if kind := condition.text("type"); kind != "" {
+			found[kind] = condition.text("status")
+		}
+	})
+	return found
+}
