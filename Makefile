@@ -12,7 +12,7 @@ STAMP   := k8s.io/component-base/version
 LDFLAGS := -s -w -X $(STAMP).gitVersion=$(KUBE_LIBRARIES)+hub-apiserver.$(VERSION) -X $(STAMP).gitMajor=1 -X $(STAMP).gitMinor=37 -X $(STAMP).gitCommit=$(COMMIT)
 GOBUILD := go build -buildvcs=false
 
-CLUSTERS ?= 1
+CLUSTERS ?= 2
 
 export HUB_BIN := $(CURDIR)/bin
 
@@ -21,23 +21,27 @@ help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## Build bin/apiserver and bin/agent
-	@echo "== building bin/apiserver and bin/agent (a first build takes some minutes)"
+build: ## Build bin/apiserver, bin/agent and bin/clusteradm
+	@echo "== building bin/apiserver, bin/agent and bin/clusteradm (a first build takes some minutes)"
 	@mkdir -p bin
-	$(GOBUILD) -ldflags '$(LDFLAGS)' -o bin/ ./cmd/apiserver ./cmd/agent
+	$(GOBUILD) -ldflags '$(LDFLAGS)' -o bin/ ./cmd/apiserver ./cmd/agent ./cmd/clusteradm
 
 .PHONY: devhub
 devhub: ## Build bin/devhub: etcd, kube-apiserver, kube-controller-manager and kubectl in one
 	@hack/build-devhub.sh
 
+.PHONY: postgres
+postgres: ## See to a PostgreSQL server for the tests
+	@hack/install-postgres.sh
+
 .PHONY: run
-run: devhub build ## Start a hub with CLUSTERS=1 managed clusters and show what it does; ONCE=1 stops then
+run: devhub build ## Start a hub with CLUSTERS=2 managed clusters and show what it does; ONCE=1 stops then
 	@mkdir -p bin
 	@$(GOBUILD) -o bin/run ./hack/run
 	@CLUSTERS=$(CLUSTERS) ONCE=$(ONCE) exec bin/run
 
 .PHONY: test
-test: devhub build ## Run all tests, against real servers
+test: devhub build postgres ## Run all tests, against real servers
 	@echo "== testing"
 	go test -buildvcs=false -timeout 20m ./...
 
@@ -48,7 +52,7 @@ test-skew: devhub build ## Run the conformance tests against hubs 1.36.3 and 1.3
 	HUB_KUBE_BIN=$(CURDIR)/bin/skew-1.35.4 go test -buildvcs=false -count=1 -timeout 20m ./test/conformance/...
 
 .PHONY: bench
-bench: devhub build ## Measure; prints figures and judges none
+bench: devhub build postgres ## Measure; prints figures and judges none
 	go test -buildvcs=false -run '^$$' -bench . -benchtime 1x -timeout 30m ./test/bench/...
 
 .PHONY: generate

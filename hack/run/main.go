@@ -3,7 +3,7 @@
 // artifacts/example, shows in a transcript of kubectl commands what came of
 // it, and stays in the foreground until Ctrl-C.
 //
-// The environment variable CLUSTERS is the number of managed clusters (1 if
+// The environment variable CLUSTERS is the number of managed clusters (2 if
 // unset). With ONCE=1 it stops after the transcript. Its state is in .run, where
 // a second run finds its data again.
 package main
@@ -53,7 +53,7 @@ func main() {
 }
 
 func run(ctx context.Context) (err error) {
-	count := 1
+	count := 2
 	if value := os.Getenv("CLUSTERS"); value != "" {
 		if count, err = strconv.Atoi(value); err != nil || count < 1 {
 			return fmt.Errorf("CLUSTERS=%s: want a number, 1 or more", value)
@@ -79,6 +79,7 @@ func run(ctx context.Context) (err error) {
 		Dir:      stateDir,
 		LogDir:   logDir,
 		Clusters: clusters,
+		HubAgent: true,
 		Progress: func(step string, elapsed time.Duration) {
 			fmt.Printf("%6.1fs  %s\n", elapsed.Seconds(), step)
 		},

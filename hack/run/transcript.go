@@ -85,6 +85,9 @@ func transcript(ctx context.Context, fleet *localhub.Fleet) error {
 	if err := useAccount(ctx, member.Name); err != nil {
 		return err
 	}
+	if err := searchFleet(ctx, fleet); err != nil {
+		return err
+	}
 	fmt.Println()
 	return nil
 }

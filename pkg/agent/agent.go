@@ -15,7 +15,8 @@ import (
 
 // Agent connects one managed cluster to its hub.
 type Agent struct {
-	config     CompletedConfig
+	config CompletedConfig
+	// works is nil if it is switched off.
 	works      *work.Controller
 	accounts   *serviceaccount.Controller
 	namespaces *namespaces.Controller
@@ -27,16 +28,20 @@ type Agent struct {
 
 // New returns an agent. It makes no request.
 func (c CompletedConfig) New() (*Agent, error) {
-	works, err := work.New(work.Config{
-		ClusterName: c.ClusterName, HubHash: c.hubHash, AgentID: c.AgentID, Workers: c.Workers,
-		EvictionGracePeriod: c.EvictionGracePeriod,
-		Hub:                 c.hub, Managed: c.managed, Metadata: c.metadata, Discovery: c.discovery,
-		Executors: work.AgentOnly{Client: c.dynamic},
-	})
-	if err != nil {
-		return nil, err
+	a := &Agent{config: c}
+	var err error
+	if !c.NoWorks {
+		a.works, err = work.New(work.Config{
+			ClusterName: c.ClusterName, HubHash: c.hubHash, AgentID: c.AgentID, Workers: c.Workers,
+			EvictionGracePeriod: c.EvictionGracePeriod,
+			Hub:                 c.hub, Managed: c.managed, Metadata: c.metadata, Discovery: c.discovery,
+			Executors: work.AgentOnly{Client: c.dynamic},
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
-	accounts, err := serviceaccount.New(serviceaccount.Config{
+	a.accounts, err = serviceaccount.New(serviceaccount.Config{
 		ClusterName: c.ClusterName, Identity: serviceaccount.Identity(c.AgentID, c.ClusterName), HubHost: c.Hub.Host,
 		Namespace: c.ServiceAccountNamespace, Workers: c.Workers, VerifyInterval: c.TokenVerifyInterval,
 		Hub: c.hub, HubSecrets: c.hubKube, Managed: c.managedKube, CA: c.ManagedCA, Clock: c.Clock,
@@ -44,11 +49,10 @@ func (c CompletedConfig) New() (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	reported, err := namespaces.New(namespaces.Config{ClusterName: c.ClusterName, Hub: c.hub, Managed: c.metadata})
+	a.namespaces, err = namespaces.New(namespaces.Config{ClusterName: c.ClusterName, Hub: c.hub, Managed: c.metadata})
 	if err != nil {
 		return nil, err
 	}
-	a := &Agent{config: c, works: works, accounts: accounts, namespaces: reported}
 	if c.Inventory != nil {
 		a.inventory, err = inventory.New(inventory.Config{
 			ClusterName: c.ClusterName, APIEndpoint: c.ManagedEndpoint, Settings: c.Inventory, Hub: c.Hub,
@@ -63,10 +67,10 @@ func (c CompletedConfig) New() (*Agent, error) {
 
 // Ready reports whether the agent does its work.
 func (a *Agent) Ready() error {
-	if !a.prepared.Load() {
+	if a.works != nil && !a.prepared.Load() {
 		return fmt.Errorf("the CRD of AppliedManifestWorks is not established on the managed cluster yet")
 	}
-	if !a.works.Synced() {
+	if a.works != nil && !a.works.Synced() {
 		return fmt.Errorf("the ManifestWorks of the hub are not known yet")
 	}
 	// A hub without ManagedServiceAccounts for this agent has all that it asks for.
@@ -86,16 +90,18 @@ func (a *Agent) Ready() error {
 func (a *Agent) Run(ctx context.Context) error {
 	parts, ctx := errgroup.WithContext(ctx)
 	parts.Go(func() error { return a.serveHealth(ctx) })
-	parts.Go(func() error {
-		if err := ensureCRD(ctx, a.config.dynamic); err != nil {
-			if ctx.Err() != nil {
-				return nil
+	if a.works != nil {
+		parts.Go(func() error {
+			if err := ensureCRD(ctx, a.config.dynamic); err != nil {
+				if ctx.Err() != nil {
+					return nil
+				}
+				return err
 			}
-			return err
-		}
-		a.prepared.Store(true)
-		return a.works.Run(ctx)
-	})
+			a.prepared.Store(true)
+			return a.works.Run(ctx)
+		})
+	}
 	parts.Go(func() error { return a.accounts.Run(ctx) })
 	parts.Go(func() error { return a.namespaces.Run(ctx) })
 	if a.inventory != nil {

@@ -27,7 +27,7 @@ in the namespace of that cluster on the hub, applies their manifests on the
 managed cluster, keeps the applied objects as the works give them, removes what
 left the works, and reports the state of it all to the hub. It also keeps the
 ServiceAccounts of the ManagedServiceAccounts there, and valid tokens of them on
-the hub.`,
+the hub, and reports what is on the cluster, so that it can be searched for.`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,

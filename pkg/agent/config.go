@@ -31,6 +31,8 @@ type Config struct {
 	// Workers is how many ManifestWorks, and how many ManagedServiceAccounts,
 	// are handled at the same time.
 	Workers int
+	// NoWorks leaves out the ManifestWorks of the cluster.
+	NoWorks bool
 	// EvictionGracePeriod is how long the objects of a work stay that the hub
 	// lost without the agent having let it go.
 	EvictionGracePeriod time.Duration
@@ -90,7 +92,7 @@ func (o *Options) Config() (*Config, error) {
 	}
 	return &Config{
 		ClusterName: o.ClusterName, AgentID: o.AgentID, HealthBindAddress: o.HealthBindAddress,
-		Workers: o.Workers, EvictionGracePeriod: o.EvictionGracePeriod,
+		Workers: o.Workers, NoWorks: !o.Works, EvictionGracePeriod: o.EvictionGracePeriod,
 		ServiceAccountNamespace: o.ServiceAccountNamespace, TokenVerifyInterval: o.TokenVerifyInterval,
 		Inventory: settings, ManagedEndpoint: endpoint,
 		Hub: hub, Managed: managed, ManagedCA: caOf(loadManaged),

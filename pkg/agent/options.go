@@ -43,6 +43,8 @@ type Options struct {
 	// Workers is how many ManifestWorks, and how many ManagedServiceAccounts,
 	// are handled at the same time.
 	Workers int
+	// Works is whether the ManifestWorks of the cluster are applied.
+	Works bool
 	// EvictionGracePeriod is how long the objects of a work stay that the hub
 	// lost without the agent having let it go.
 	EvictionGracePeriod time.Duration
@@ -66,6 +68,7 @@ func NewOptions() *Options {
 		Burst:   1000,
 		Workers: 10,
 
+		Works:               true,
 		EvictionGracePeriod: time.Hour,
 
 		ServiceAccountNamespace: DefaultServiceAccountNamespace,
@@ -90,6 +93,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	fs.Float32Var(&o.QPS, "kube-api-qps", o.QPS, "Requests per second to the hub, and as many to the managed cluster; negative for no limit.")
 	fs.IntVar(&o.Burst, "kube-api-burst", o.Burst, "Requests to the hub, and as many to the managed cluster, that may exceed --kube-api-qps at once.")
 	fs.IntVar(&o.Workers, "workers", o.Workers, "How many ManifestWorks, and how many ManagedServiceAccounts, are handled at the same time.")
+	fs.BoolVar(&o.Works, "works", o.Works, "Apply the ManifestWorks of the hub. Switch it off for the agent of the hub itself: an API server that serves ManifestWorks cannot keep the agent's records of them.")
 	fs.DurationVar(&o.EvictionGracePeriod, "eviction-grace-period", o.EvictionGracePeriod, "How long applied objects stay when the hub has lost their ManifestWork, as by a loss of its data. Works that are deleted are cleaned up at once.")
 	fs.StringVar(&o.ServiceAccountNamespace, "service-account-namespace", o.ServiceAccountNamespace, "Namespace of the managed cluster for the ServiceAccounts of ManagedServiceAccounts.")
 	fs.DurationVar(&o.TokenVerifyInterval, "token-verify-interval", o.TokenVerifyInterval, "How often a reported token is checked without a reason: the Secret on the hub is read, and the managed cluster is asked whether it accepts the token.")

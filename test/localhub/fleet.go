@@ -99,7 +99,7 @@ func NewFleet(opts FleetOptions) (*Fleet, error) {
 		f.HubAgent, err = NewAgent(AgentOptions{
 			Hub: f.Hub, Managed: f.Hub, ClusterName: HubClusterName,
 			Dir:    filepath.Join(opts.Dir, HubClusterName, "agent"),
-			LogDir: opts.LogDir, BinDir: opts.BinDir, Args: opts.AgentArgs,
+			LogDir: opts.LogDir, BinDir: opts.BinDir, Args: append([]string{"--works=false"}, opts.AgentArgs...),
 		})
 		if err != nil {
 			return nil, err

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/localhub"
+)
+
+const (
+	// viewer may view the first cluster, and on the hub the namespace default.
+	viewer = "dana"
+
+	searchTimeout = time.Minute
+)
+
+// searchFleet shows a search as an administrator and as somebody who may view one cluster.
+func searchFleet(ctx context.Context, fleet *localhub.Fleet) error {
+	fmt.Printf("# %s may search, view %s, and list what is in the namespace default of the hub\n", viewer, fleet.Members[0].Name)
+	if err := fleet.Hub.Apply(ctx, viewerBindings(fleet.Members[0].Name)...); err != nil {
+		return err
+	}
+	client, err := versioned.NewForConfig(fleet.Hub.AdminConfig())
+	if err != nil {
+		return err
+	}
+	missing := errors.New("not looked at yet")
+	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, searchTimeout, true, func(ctx context.Context) (bool, error) {
+		found, err := client.SearchV1alpha1().Searches().Create(ctx, &searchv1alpha1.Search{
+			Spec: searchv1alpha1.SearchSpec{SearchRequest: searchv1alpha1.SearchRequest{
+				SearchTerms: searchv1alpha1.SearchTerms{Query: "kind:Namespace name:default"}, Output: searchv1alpha1.OutputCount,
+			}},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			missing = err
+			return false, nil
+		}
+		missing = fmt.Errorf("%d of %d clusters have reported", found.Status.Count, len(fleet.Members)+1)
+		return int(found.Status.Count) == len(fleet.Members)+1, nil
+	})
+	if err != nil {
+		return fmt.Errorf("the fleet cannot be searched: %w", errors.Join(missing, ctx.Err()))
+	}
+	for _, command := range [][]string{
+		{"get", "inventories", "--all-namespaces"},
+		{"get", "fleetresources", "--all-namespaces", "--field-selector", "kind=Namespace,name=default"},
+		{"get", "fleetresources", "--all-namespaces", "--field-selector", "kind=Namespace,name=default", "--as", viewer},
+		{"get", "fleetresources", "--all-namespaces", "--field-selector", "kind=ConfigMap,name=kube-root-ca.crt,namespace=default"},
+		{"get", "fleetresources", "--all-namespaces", "--field-selector", "kind=ConfigMap,name=kube-root-ca.crt,namespace=default", "--as", viewer},
+	} {
+		if err := kubectl(ctx, command...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func viewerBindings(cluster string) []*unstructured.Unstructured {
+	binding := func(kind, namespace, role string) *unstructured.Unstructured {
+		metadata := map[string]any{"name": "search-" + viewer}
+		if namespace != "" {
+			metadata["namespace"] = namespace
+		}
+		return &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata,
+			"subjects": []any{map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": viewer}},
+			"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+		}}
+	}
+	return []*unstructured.Unstructured{
+		binding("ClusterRoleBinding", "", "open-cluster-management:search:use"),
+		binding("RoleBinding", cluster, "open-cluster-management:search:view-cluster"),
+		binding("RoleBinding", "default", "view"),
+	}
+}

@@ -1,0 +1,29 @@
+// Package clusteradm is the command line of a hub.
+package clusteradm
+
+import (
+	"io"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	baseversion "k8s.io/component-base/version"
+)
+
+// New returns the command clusteradm.
+func New(in io.Reader, out, errOut io.Writer) *cobra.Command {
+	streams := genericiooptions.IOStreams{In: in, Out: out, ErrOut: errOut}
+	access := genericclioptions.NewConfigFlags(true)
+	command := &cobra.Command{
+		Use:          "clusteradm",
+		Short:        "Work with an Open Cluster Management hub",
+		Version:      baseversion.Get().GitVersion,
+		SilenceUsage: true,
+	}
+	command.SetIn(in)
+	command.SetOut(out)
+	command.SetErr(errOut)
+	access.AddFlags(command.PersistentFlags())
+	command.AddCommand(newSearch(access, streams))
+	return command
+}

@@ -1,0 +1,77 @@
+// Package clusterstatus serves clusterstatuses/aggregator: the path by which public
+// collectors report the resources of their cluster.
+package clusterstatus
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	proxyv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1beta1"
+	"open-cluster-management.io/hub-apiserver/pkg/search/ingest"
+)
+
+// syncPath is what follows the subresource.
+const syncPath = "sync"
+
+// REST is what the subresource is below. It serves nothing itself.
+type REST struct{}
+
+var (
+	_ rest.Storage              = REST{}
+	_ rest.Scoper               = REST{}
+	_ rest.SingularNameProvider = REST{}
+)
+
+// New implements rest.Storage.
+func (REST) New() runtime.Object { return &proxyv1beta1.ClusterStatus{} }
+
+// Destroy implements rest.Storage.
+func (REST) Destroy() {}
+
+// NamespaceScoped implements rest.Scoper.
+func (REST) NamespaceScoped() bool { return true }
+
+// GetSingularName implements rest.SingularNameProvider.
+func (REST) GetSingularName() string { return "clusterstatus" }
+
+// Aggregator serves clusterstatuses/aggregator.
+type Aggregator struct {
+	REST
+	reports *ingest.Handler
+}
+
+var _ rest.Connecter = &Aggregator{}
+
+// NewAggregator serves reports of public collectors.
+func NewAggregator(reports *ingest.Handler) *Aggregator { return &Aggregator{reports: reports} }
+
+// ConnectMethods implements rest.Connecter.
+func (a *Aggregator) ConnectMethods() []string { return []string{http.MethodPost} }
+
+// NewConnectOptions implements rest.Connecter.
+func (a *Aggregator) NewConnectOptions() (runtime.Object, bool, string) {
+	return &proxyv1beta1.ClusterStatusProxyOptions{}, true, "path"
+}
+
+// Connect implements rest.Connecter. A cluster reports in the namespace of its name,
+// where its agent is authorized, and nowhere else.
+func (a *Aggregator) Connect(ctx context.Context, name string, options runtime.Object, _ rest.Responder) (http.Handler, error) {
+	at, ok := options.(*proxyv1beta1.ClusterStatusProxyOptions)
+	if !ok {
+		return nil, apierrors.NewInternalError(fmt.Errorf("unexpected options %T", options))
+	}
+	if strings.Trim(at.Path, "/") != syncPath {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("nothing is served at %q; reports go to %q", at.Path, syncPath))
+	}
+	if namespace := request.NamespaceValue(ctx); namespace != name {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the cluster %s does not report in the namespace %s", name, namespace))
+	}
+	return a.reports.Sync(name), nil
+}

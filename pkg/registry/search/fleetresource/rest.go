@@ -1,0 +1,220 @@
+// Package fleetresource serves fleetresources: the resources of the fleet as objects
+// that kubectl gets, lists and watches.
+package fleetresource
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage"
+
+	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
+	"open-cluster-management.io/hub-apiserver/pkg/search"
+	"open-cluster-management.io/hub-apiserver/pkg/search/terms"
+)
+
+// retrySeconds is when a client may ask again for a version that is not known yet.
+const retrySeconds = 1
+
+// Options are what fleetresources need.
+type Options struct {
+	Engine search.Engine
+	Scopes search.Scopes
+}
+
+// REST serves fleetresources.
+type REST struct {
+	table
+	engine search.Engine
+	scopes search.Scopes
+}
+
+var (
+	_ rest.Getter               = &REST{}
+	_ rest.Lister               = &REST{}
+	_ rest.Watcher              = &REST{}
+	_ rest.Scoper               = &REST{}
+	_ rest.SingularNameProvider = &REST{}
+	_ rest.ShortNamesProvider   = &REST{}
+)
+
+// NewREST serves fleetresources.
+func NewREST(options Options) *REST {
+	return &REST{engine: options.Engine, scopes: options.Scopes}
+}
+
+// New implements rest.Storage.
+func (r *REST) New() runtime.Object { return &searchv1alpha1.FleetResource{} }
+
+// NewList implements rest.Lister.
+func (r *REST) NewList() runtime.Object { return &searchv1alpha1.FleetResourceList{} }
+
+// Destroy implements rest.Storage.
+func (r *REST) Destroy() {}
+
+// NamespaceScoped implements rest.Scoper.
+func (r *REST) NamespaceScoped() bool { return true }
+
+// GetSingularName implements rest.SingularNameProvider.
+func (r *REST) GetSingularName() string { return "fleetresource" }
+
+// ShortNames implements rest.ShortNamesProvider.
+func (r *REST) ShortNames() []string { return []string{"fr"} }
+
+// Get implements rest.Getter.
+func (r *REST) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
+	scope, err := terms.Scope(ctx, r.scopes)
+	if err != nil {
+		return nil, err
+	}
+	item, err := r.engine.Get(ctx, scope, uidOf(request.NamespaceValue(ctx), name))
+	if err != nil {
+		return nil, terms.Error(ctx, err)
+	}
+	if item == nil {
+		return nil, apierrors.NewNotFound(searchv1alpha1.Resource("fleetresources"), name)
+	}
+	return newObject(item)
+}
+
+// List implements rest.Lister. A list is of what the engine knows now, whatever
+// older resource version is named; the next chunks of a list are of what it knows then.
+func (r *REST) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
+	if options == nil {
+		options = &metainternalversion.ListOptions{}
+	}
+	selected, err := newSelection(request.NamespaceValue(ctx), options)
+	if err != nil {
+		return nil, err
+	}
+	scope, err := terms.Scope(ctx, r.scopes)
+	if err != nil {
+		return nil, err
+	}
+	version, err := r.engine.Version(ctx)
+	if err != nil {
+		return nil, terms.Error(ctx, err)
+	}
+	if err := checkVersion(options, version); err != nil {
+		return nil, err
+	}
+	list := &searchv1alpha1.FleetResourceList{Items: []searchv1alpha1.FleetResource{}}
+	list.ResourceVersion = strconv.FormatUint(version, 10)
+	if selected.name != "" {
+		return r.listNamed(ctx, scope, selected, list)
+	}
+
+	limit := -1
+	if options.Limit > 0 {
+		limit = int(options.Limit)
+	}
+	found, err := r.engine.Search(ctx, scope, &search.Request{
+		Query: selected.query, Now: time.Now(), Items: true, Limit: limit, Continue: options.Continue,
+	})
+	if err != nil {
+		return nil, terms.Error(ctx, err)
+	}
+	list.Continue = found.Continue
+	if found.Version > 0 {
+		list.ResourceVersion = strconv.FormatUint(found.Version, 10)
+	}
+	if remaining := int64(found.Count - len(found.Items)); found.Continue != "" && options.Continue == "" && remaining > 0 {
+		list.RemainingItemCount = &remaining
+	}
+	list.Items = make([]searchv1alpha1.FleetResource, 0, len(found.Items))
+	for i := range found.Items {
+		object, err := newObject(&found.Items[i])
+		if err != nil {
+			return nil, err
+		}
+		list.Items = append(list.Items, *object)
+	}
+	return list, nil
+}
+
+// listNamed lists what has a name: at most one object in a namespace, and hardly
+// ever more in all of them, since names are UIDs.
+func (r *REST) listNamed(ctx context.Context, scope visibility.Scope, selected *chosen, list *searchv1alpha1.FleetResourceList) (runtime.Object, error) {
+	clusters := []string{selected.namespace}
+	if selected.namespace == "" {
+		states, err := r.engine.Clusters(ctx)
+		if err != nil {
+			return nil, terms.Error(ctx, err)
+		}
+		clusters = clusters[:0]
+		for i := range states {
+			clusters = append(clusters, states[i].Name)
+		}
+	}
+	now := time.Now()
+	for _, cluster := range clusters {
+		item, err := r.engine.Get(ctx, scope, uidOf(cluster, selected.name))
+		if err != nil {
+			return nil, terms.Error(ctx, err)
+		}
+		if item == nil {
+			continue
+		}
+		matches, err := selected.matches(item, now)
+		if err != nil {
+			return nil, err
+		}
+		if !matches {
+			continue
+		}
+		object, err := newObject(item)
+		if err != nil {
+			return nil, err
+		}
+		list.Items = append(list.Items, *object)
+	}
+	return list, nil
+}
+
+// checkVersion refuses resource versions that the engine has not reached, and exact
+// ones that it has left behind.
+func checkVersion(options *metainternalversion.ListOptions, version uint64) error {
+	if options.ResourceVersion == "" || options.ResourceVersion == "0" {
+		return nil
+	}
+	wanted, err := strconv.ParseUint(options.ResourceVersion, 10, 64)
+	if err != nil {
+		return apierrors.NewBadRequest(fmt.Sprintf("invalid resource version %q: %v", options.ResourceVersion, err))
+	}
+	switch {
+	case wanted > version:
+		return storage.NewTooLargeResourceVersionError(wanted, version, retrySeconds)
+	case wanted < version && options.ResourceVersionMatch == metav1.ResourceVersionMatchExact:
+		return apierrors.NewResourceExpired(fmt.Sprintf("resource version %d is not kept", wanted))
+	}
+	return nil
+}
+
+// pseudoPrefix begins the UID of what stands for a cluster itself.
+const pseudoPrefix = "cluster__"
+
+// uidOf is the UID in the fleet of the object with a name.
+func uidOf(cluster, name string) string {
+	if strings.HasPrefix(name, pseudoPrefix) {
+		return name
+	}
+	return cluster + "/" + name
+}
+
+// nameOf is the name of the object with a UID in the fleet.
+func nameOf(uid string) string {
+	if _, name, ok := strings.Cut(uid, "/"); ok {
+		return name
+	}
+	return uid
+}

@@ -1,0 +1,72 @@
+package graphql
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/gorilla/websocket"
+)
+
+// protocol is one of the two that clients use for GraphQL over a WebSocket. They differ in
+// the names of messages and in how they end.
+type protocol struct {
+	name string
+	// subscribe and unsubscribe are what clients send to begin and to end an operation,
+	// and data is what they get.
+	subscribe, unsubscribe, data string
+	// strict is true if a client that breaks the protocol is cut off with a code that says how.
+	strict bool
+}
+
+var protocols = []*protocol{
+	{name: "graphql-transport-ws", subscribe: "subscribe", unsubscribe: "complete", data: "next", strict: true},
+	{name: "graphql-ws", subscribe: "start", unsubscribe: "stop", data: "data"},
+}
+
+// Messages that both protocols have, or one alone.
+const (
+	connectionInit      = "connection_init"
+	connectionAck       = "connection_ack"
+	connectionError     = "connection_error"
+	connectionTerminate = "connection_terminate"
+	keepAlive           = "ka"
+	ping                = "ping"
+	pong                = "pong"
+	operationError      = "error"
+	operationComplete   = "complete"
+)
+
+// The codes of graphql-transport-ws that say why a connection is closed.
+const (
+	closeBadMessage      = 4400
+	closeUnauthorized    = 4401
+	closeInitTimeout     = 4408
+	closeDuplicate       = 4409
+	closeTooManyInits    = 4429
+	closeNormal          = websocket.CloseNormalClosure
+	closeGoingAway       = websocket.CloseGoingAway
+	closePolicyViolation = websocket.ClosePolicyViolation
+)
+
+// frame is a message of either protocol.
+type frame struct {
+	ID      string          `json:"id,omitempty"`
+	Type    string          `json:"type"`
+	Payload json.RawMessage `json:"payload,omitempty"`
+}
+
+func protocolNames() []string {
+	var names []string
+	for _, p := range protocols {
+		names = append(names, p.name)
+	}
+	return names
+}
+
+func protocolNamed(name string) *protocol {
+	i := slices.IndexFunc(protocols, func(p *protocol) bool { return p.name == name })
+	if i < 0 {
+		return nil
+	}
+	return protocols[i]
+}

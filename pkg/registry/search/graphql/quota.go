@@ -1,0 +1,50 @@
+package graphql
+
+import (
+	"fmt"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+const retrySeconds = 10
+
+// quota bounds how much of something there is at a time, for all and for each user.
+type quota struct {
+	name      string
+	all, each int
+
+	lock  sync.Mutex
+	total int
+	users map[string]int
+}
+
+func newQuota(name string, all, each int) *quota {
+	return &quota{name: name, all: all, each: each, users: map[string]int{}}
+}
+
+// take counts one more of a user, until release is called; it may be called several times.
+func (q *quota) take(caller user.Info) (release func(), err error) {
+	name := caller.GetName()
+	q.lock.Lock()
+	defer q.lock.Unlock()
+	switch {
+	case q.total >= q.all:
+		return nil, failure{apierrors.NewTooManyRequests(fmt.Sprintf("there are %d %s already, as many as may be", q.all, q.name), retrySeconds)}
+	case q.users[name] >= q.each:
+		return nil, failure{apierrors.NewTooManyRequests(fmt.Sprintf("you have %d %s already, as many as you may have", q.each, q.name), retrySeconds)}
+	}
+	q.total++
+	q.users[name]++
+	active.WithLabelValues(q.name).Inc()
+	return sync.OnceFunc(func() {
+		q.lock.Lock()
+		defer q.lock.Unlock()
+		q.total--
+		if q.users[name]--; q.users[name] == 0 {
+			delete(q.users, name)
+		}
+		active.WithLabelValues(q.name).Dec()
+	}), nil
+}

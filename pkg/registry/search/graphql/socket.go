@@ -1,0 +1,269 @@
+package graphql
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// initTimeout is how long a client may take to begin.
+	initTimeout = 10 * time.Second
+	// writeTimeout is how long a message may take; a client that is slower is cut off.
+	writeTimeout = 10 * time.Second
+	// mostOperations bounds what runs on one connection at a time.
+	mostOperations = 64
+)
+
+// upgrader accepts clients that are no web pages, and pages of the same origin.
+var upgrader = websocket.Upgrader{
+	HandshakeTimeout: writeTimeout, ReadBufferSize: 4 << 10, WriteBufferSize: 16 << 10,
+	Subprotocols: protocolNames(),
+}
+
+// socket is a connection on which operations run.
+type socket struct {
+	*handler
+	*protocol
+	connection *websocket.Conn
+	// cancel ends everything that runs on the connection.
+	cancel context.CancelFunc
+
+	writing sync.Mutex
+
+	lock       sync.Mutex
+	operations map[string]*running
+	running    wait.Group
+}
+
+// running is an operation that runs.
+type running struct {
+	cancel context.CancelFunc
+}
+
+// serveSocket keeps a connection until the client, the lifetime or the server ends it.
+func (h *handler) serveSocket(w http.ResponseWriter, r *http.Request) {
+	caller, _ := request.UserFrom(r.Context())
+	offered := websocket.Subprotocols(r)
+	known := false
+	for _, name := range offered {
+		known = known || protocolNamed(name) != nil
+	}
+	if !known {
+		writeErrors(w, http.StatusBadRequest, fmt.Sprintf("a WebSocket needs one of the subprotocols %v", protocolNames()))
+		return
+	}
+	release, err := h.connections.take(caller)
+	if err != nil {
+		writeErrors(w, http.StatusTooManyRequests, err.Error())
+		return
+	}
+	defer release()
+	connection, err := upgrader.Upgrade(w, r, nil)
+	if err != nil {
+		// The upgrader has answered.
+		klog.FromContext(r.Context()).V(2).Info("no WebSocket", "user", caller.GetName(), "err", err)
+		return
+	}
+	// The request's context does not see a connection that the server has given away end.
+	ctx, cancel := context.WithTimeout(r.Context(), h.limits.Lifetime)
+	defer cancel()
+	s := &socket{
+		handler: h, protocol: protocolNamed(connection.Subprotocol()), connection: connection, cancel: cancel,
+		operations: map[string]*running{},
+	}
+	s.serve(ctx)
+}
+
+func (s *socket) serve(ctx context.Context) {
+	var tending wait.Group
+	tending.StartWithContext(ctx, s.tend)
+	code, reason := s.read(ctx)
+	s.close(code, reason)
+	s.cancel()
+	s.running.Wait()
+	tending.Wait()
+}
+
+// close says why the connection ends; only what is said first is.
+func (s *socket) close(code int, reason string) {
+	// The client may be gone; then nobody has to be told.
+	_ = s.connection.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, reason), time.Now().Add(time.Second))
+}
+
+// tend tries the connection regularly, and closes it when ctx ends.
+func (s *socket) tend(ctx context.Context) {
+	var stopping <-chan struct{}
+	if signal := request.ServerShutdownSignalFrom(ctx); signal != nil {
+		stopping = signal.ShuttingDown()
+	}
+	ticker := time.NewTicker(s.limits.Ping)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			if err := s.connection.WriteControl(websocket.PingMessage, nil, time.Now().Add(writeTimeout)); err != nil {
+				s.cancel()
+			}
+			if !s.strict {
+				s.send(frame{Type: keepAlive})
+			}
+		case <-stopping:
+			stopping = nil
+			s.cancel()
+		case <-ctx.Done():
+			s.close(closeGoingAway, "the connection has ended; begin a new one")
+			// Whoever reads or writes returns at once.
+			_ = s.connection.Close()
+			return
+		}
+	}
+}
+
+// read acts on what the client sends, and returns why it ended.
+func (s *socket) read(ctx context.Context) (code int, reason string) {
+	s.connection.SetReadLimit(mostBytes)
+	alive := func() error {
+		return s.connection.SetReadDeadline(time.Now().Add(2*s.limits.Ping + writeTimeout))
+	}
+	s.connection.SetPongHandler(func(string) error { return alive() })
+	if err := s.connection.SetReadDeadline(time.Now().Add(initTimeout)); err != nil {
+		return closeGoingAway, ""
+	}
+	begun := false
+	for {
+		_, data, err := s.connection.ReadMessage()
+		if err != nil {
+			var timeout net.Error
+			if !begun && errors.As(err, &timeout) && timeout.Timeout() {
+				return closeInitTimeout, "Connection initialisation timeout"
+			}
+			return closeNormal, ""
+		}
+		if begun {
+			if err := alive(); err != nil {
+				return closeGoingAway, ""
+			}
+		}
+		var message frame
+		if err := json.Unmarshal(data, &message); err != nil {
+			return closeBadMessage, "Invalid message"
+		}
+		switch message.Type {
+		case connectionInit:
+			if begun {
+				return closeTooManyInits, "Too many initialisation requests"
+			}
+			begun = true
+			s.send(frame{Type: connectionAck})
+			if !s.strict {
+				s.send(frame{Type: keepAlive})
+			}
+			if err := alive(); err != nil {
+				return closeGoingAway, ""
+			}
+		case ping:
+			s.send(frame{Type: pong, Payload: message.Payload})
+		case pong:
+		case connectionTerminate:
+			return closeNormal, ""
+		case s.unsubscribe:
+			s.stop(message.ID)
+		case s.subscribe:
+			if !begun {
+				if !s.strict {
+					s.send(frame{Type: connectionError, Payload: json.RawMessage(`{"message":"connection_init must come first"}`)})
+				}
+				return closeUnauthorized, "Unauthorized"
+			}
+			if code, reason := s.start(ctx, &message); code != 0 {
+				return code, reason
+			}
+		default:
+			return closeBadMessage, "Unknown message type"
+		}
+	}
+}
+
+// start runs an operation. It returns a code if the connection must be closed instead.
+func (s *socket) start(ctx context.Context, message *frame) (code int, reason string) {
+	var asked operationRequest
+	if message.ID == "" || json.Unmarshal(message.Payload, &asked) != nil {
+		return closeBadMessage, "Invalid message"
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	this := &running{cancel: cancel}
+	s.lock.Lock()
+	_, duplicate := s.operations[message.ID]
+	full := len(s.operations) >= mostOperations
+	if !duplicate && !full {
+		s.operations[message.ID] = this
+	}
+	s.lock.Unlock()
+	switch {
+	case duplicate:
+		cancel()
+		// The reason of a close frame is at most 123 bytes long.
+		return closeDuplicate, "Subscriber for this id already exists"
+	case full:
+		cancel()
+		return closePolicyViolation, "Too many operations"
+	}
+	s.running.Start(func() {
+		defer cancel()
+		last := s.operate(ctx, message.ID, &asked)
+		s.lock.Lock()
+		stopped := s.operations[message.ID] != this
+		if !stopped {
+			delete(s.operations, message.ID)
+		}
+		s.lock.Unlock()
+		// A client that has stopped an operation may use its name again, and must not hear of it.
+		if !stopped {
+			s.send(last)
+		}
+	})
+	return 0, ""
+}
+
+func (s *socket) stop(id string) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if o := s.operations[id]; o != nil {
+		o.cancel()
+		delete(s.operations, id)
+	}
+}
+
+// send writes a message. A client who does not take it is cut off.
+func (s *socket) send(message frame) {
+	data, err := json.Marshal(message)
+	if err != nil {
+		klog.Background().Error(err, "encoding a WebSocket message", "type", message.Type)
+		s.cancel()
+		return
+	}
+	s.sendRaw(data)
+}
+
+func (s *socket) sendRaw(data []byte) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	err := s.connection.SetWriteDeadline(time.Now().Add(writeTimeout))
+	if err == nil {
+		err = s.connection.WriteMessage(websocket.TextMessage, data)
+	}
+	if err != nil {
+		s.cancel()
+	}
+}

@@ -1,0 +1,136 @@
+package graphql
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	graphqlgo "github.com/graph-gophers/graphql-go"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"open-cluster-management.io/hub-apiserver/pkg/search"
+	"open-cluster-management.io/hub-apiserver/pkg/search/live"
+	"open-cluster-management.io/hub-apiserver/pkg/search/terms"
+)
+
+// ending is why a subscription has ended; the executor has no way to say it.
+type ending struct {
+	lock sync.Mutex
+	err  error
+}
+
+type endingKey struct{}
+
+func withEnding(ctx context.Context) (context.Context, *ending) {
+	e := &ending{}
+	return context.WithValue(ctx, endingKey{}, e), e
+}
+
+func (e *ending) set(err error) {
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	e.err = err
+}
+
+func (e *ending) get() error {
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	return e.err
+}
+
+// Watch resolves watch. The channel is closed when ctx ends, or when the watch does.
+func (r *root) Watch(ctx context.Context, args struct{ Input *searchInput }) (<-chan *event, error) {
+	end, ok := ctx.Value(endingKey{}).(*ending)
+	if !ok {
+		return nil, badRequest("subscriptions need a WebSocket")
+	}
+	caller, ok := request.UserFrom(ctx)
+	if !ok {
+		return nil, failure{apierrors.NewUnauthorized("the request has no user")}
+	}
+	q, err := args.Input.query()
+	if err != nil {
+		return nil, err
+	}
+	release, err := r.subscriptions.take(caller)
+	if err != nil {
+		return nil, err
+	}
+	watcher := live.Watch(ctx, live.Config{Engine: r.Engine, Scopes: r.Scopes, User: caller, Query: q, Now: r.Now})
+	events := make(chan *event)
+	go func() {
+		// In this order: who hears of the end may begin again.
+		defer close(events)
+		defer release()
+		for e := range watcher.Events() {
+			if e.Type == live.Bookmark {
+				continue
+			}
+			select {
+			case events <- &event{event: e, time: r.Now()}:
+			case <-ctx.Done():
+				// The watch ends with the same context.
+			}
+		}
+		end.set(watchError(ctx, watcher.Err()))
+	}()
+	return events, nil
+}
+
+// watchError is what the caller is told of the end of a watch.
+func watchError(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return nil
+	case errors.Is(err, live.ErrTooSlow), errors.Is(err, search.ErrExpired):
+		return failure{apierrors.NewResourceExpired("events were not received in time; search again and begin a new subscription")}
+	}
+	return failed(terms.Error(ctx, fmt.Errorf("watch: %w", err)))
+}
+
+// event resolves Event.
+type event struct {
+	event live.Event
+	time  time.Time
+}
+
+// UID resolves uid.
+func (e *event) UID() graphqlgo.ID { return graphqlgo.ID(e.event.Item.UID) }
+
+// Operation resolves operation.
+func (e *event) Operation() string {
+	switch e.event.Type {
+	case live.Added:
+		return "INSERT"
+	case live.Deleted:
+		return "DELETE"
+	}
+	return "UPDATE"
+}
+
+// NewData resolves newData.
+func (e *event) NewData() *object {
+	if e.event.Type == live.Deleted {
+		return nil
+	}
+	return &object{json: appendTyped(nil, &e.event.Item)}
+}
+
+// OldData resolves oldData.
+func (e *event) OldData() *object {
+	item := e.event.Item
+	switch {
+	case e.event.Type == live.Deleted:
+	case e.event.Before != nil:
+		item.JSON = e.event.Before.AppendJSON(nil)
+	default:
+		return nil
+	}
+	return &object{json: appendTyped(nil, &item)}
+}
+
+// Timestamp resolves timestamp.
+func (e *event) Timestamp() date { return date{time: e.time} }

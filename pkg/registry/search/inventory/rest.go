@@ -1,0 +1,185 @@
+// Package inventory serves inventories: what is known of the resources of each
+// cluster, and where clusters report it.
+package inventory
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metatable "k8s.io/apimachinery/pkg/api/meta/table"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/search/ingest"
+)
+
+// REST serves inventories.
+type REST struct {
+	reports *ingest.Handler
+}
+
+var (
+	_ rest.Getter               = &REST{}
+	_ rest.Lister               = &REST{}
+	_ rest.Scoper               = &REST{}
+	_ rest.SingularNameProvider = &REST{}
+)
+
+// NewREST serves inventories of what a handler takes.
+func NewREST(reports *ingest.Handler) *REST { return &REST{reports: reports} }
+
+// New implements rest.Storage.
+func (r *REST) New() runtime.Object { return &searchv1alpha1.Inventory{} }
+
+// NewList implements rest.Lister.
+func (r *REST) NewList() runtime.Object { return &searchv1alpha1.InventoryList{} }
+
+// Destroy implements rest.Storage.
+func (r *REST) Destroy() {}
+
+// NamespaceScoped implements rest.Scoper.
+func (r *REST) NamespaceScoped() bool { return true }
+
+// GetSingularName implements rest.SingularNameProvider.
+func (r *REST) GetSingularName() string { return "inventory" }
+
+// Get implements rest.Getter.
+func (r *REST) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
+	states, err := r.reports.States(ctx)
+	if err != nil {
+		return nil, apierrors.NewInternalError(fmt.Errorf("states of the clusters: %w", err))
+	}
+	for i := range states {
+		if state := &states[i]; state.Name == name && request.NamespaceValue(ctx) == name {
+			return newObject(state), nil
+		}
+	}
+	return nil, apierrors.NewNotFound(searchv1alpha1.Resource("inventories"), name)
+}
+
+// List implements rest.Lister.
+func (r *REST) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
+	states, err := r.reports.States(ctx)
+	if err != nil {
+		return nil, apierrors.NewInternalError(fmt.Errorf("states of the clusters: %w", err))
+	}
+	byLabel, byField := labels.Everything(), fields.Everything()
+	if options != nil && options.LabelSelector != nil {
+		byLabel = options.LabelSelector
+	}
+	if options != nil && options.FieldSelector != nil {
+		byField = options.FieldSelector
+	}
+	namespace := request.NamespaceValue(ctx)
+	list := &searchv1alpha1.InventoryList{Items: []searchv1alpha1.Inventory{}}
+	for i := range states {
+		state := &states[i]
+		about := fields.Set{"metadata.name": state.Name, "metadata.namespace": state.Name}
+		if (namespace == "" || namespace == state.Name) && byLabel.Matches(labels.Set{}) && byField.Matches(about) {
+			list.Items = append(list.Items, *newObject(state))
+		}
+	}
+	slices.SortFunc(list.Items, func(a, b searchv1alpha1.Inventory) int {
+		if a.Name < b.Name {
+			return -1
+		}
+		return 1
+	})
+	return list, nil
+}
+
+func newObject(state *ingest.State) *searchv1alpha1.Inventory {
+	object := &searchv1alpha1.Inventory{ObjectMeta: metav1.ObjectMeta{Namespace: state.Name, Name: state.Name}}
+	object.Status = searchv1alpha1.InventoryStatus{
+		State: searchv1alpha1.InventoryReporting, Resources: int64(state.Resources), Edges: int64(state.Edges),
+	}
+	switch {
+	case state.Absent:
+		object.Status.State = searchv1alpha1.InventoryAbsent
+	case state.Incomplete:
+		object.Status.State = searchv1alpha1.InventoryIncomplete
+	case state.Silent:
+		object.Status.State = searchv1alpha1.InventorySilent
+	}
+	if !state.LastReport.IsZero() {
+		reported := metav1.NewTime(state.LastReport)
+		object.Status.LastReportTime = &reported
+	}
+	return object
+}
+
+// ConvertToTable implements rest.TableConvertor.
+func (r *REST) ConvertToTable(_ context.Context, object runtime.Object, tableOptions runtime.Object) (*metav1.Table, error) {
+	out := &metav1.Table{}
+	rows, err := metatable.MetaToTableRow(object, func(obj runtime.Object, _ metav1.Object, name, _ string) ([]any, error) {
+		inventory, ok := obj.(*searchv1alpha1.Inventory)
+		if !ok {
+			return nil, fmt.Errorf("not an Inventory: %T", obj)
+		}
+		last := "<never>"
+		if at := inventory.Status.LastReportTime; at != nil {
+			last = duration.HumanDuration(time.Since(at.Time))
+		}
+		return []any{
+			name, string(inventory.Status.State), strconv.FormatInt(inventory.Status.Resources, 10),
+			strconv.FormatInt(inventory.Status.Edges, 10), last,
+		}, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("converting to a table: %w", err)
+	}
+	out.Rows = rows
+	if options, ok := tableOptions.(*metav1.TableOptions); !ok || !options.NoHeaders {
+		out.ColumnDefinitions = []metav1.TableColumnDefinition{
+			{Name: "Name", Type: "string", Format: "name", Description: "Name of the cluster."},
+			{Name: "State", Type: "string", Description: "Reporting, Silent, Incomplete or Absent."},
+			{Name: "Resources", Type: "string", Description: "How many resources are known."},
+			{Name: "Relations", Type: "string", Description: "How many relations between them are known."},
+			{Name: "Last Report", Type: "string", Description: "How long ago the cluster last reported."},
+		}
+	}
+	return out, nil
+}
+
+// Sync serves inventories/sync: where a cluster reports.
+type Sync struct {
+	reports *ingest.Handler
+}
+
+var _ rest.Connecter = &Sync{}
+
+// NewSync serves inventories/sync.
+func NewSync(reports *ingest.Handler) *Sync { return &Sync{reports: reports} }
+
+// New implements rest.Storage.
+func (s *Sync) New() runtime.Object { return &searchv1alpha1.Inventory{} }
+
+// Destroy implements rest.Storage.
+func (s *Sync) Destroy() {}
+
+// ConnectMethods implements rest.Connecter.
+func (s *Sync) ConnectMethods() []string { return []string{http.MethodPost} }
+
+// NewConnectOptions implements rest.Connecter.
+func (s *Sync) NewConnectOptions() (runtime.Object, bool, string) { return nil, false, "" }
+
+// Connect implements rest.Connecter. A cluster reports in the namespace of its name,
+// where its agent is authorized, and nowhere else.
+func (s *Sync) Connect(ctx context.Context, name string, _ runtime.Object, _ rest.Responder) (http.Handler, error) {
+	if namespace := request.NamespaceValue(ctx); namespace != name {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the cluster %s does not report in the namespace %s", name, namespace))
+	}
+	return s.reports.Sync(name), nil
+}

@@ -1,0 +1,93 @@
+package ingest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/hub-apiserver/pkg/search"
+)
+
+var (
+	inventories     = schema.GroupResource{Group: "search.open-cluster-management.io", Resource: "inventories"}
+	managedClusters = schema.GroupResource{Group: "cluster.open-cluster-management.io", Resource: "managedclusters"}
+)
+
+// readFailure is the Status for a body that could not be read to its end.
+func readFailure(err error) error {
+	var known apierrors.APIStatus
+	var format *FormatError
+	var long *http.MaxBytesError
+	switch {
+	case errors.As(err, &known):
+		return err
+	case errors.Is(err, ErrTooLarge):
+		return apierrors.NewRequestEntityTooLargeError(err.Error())
+	case errors.As(err, &long):
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the body has more than %d bytes", long.Limit))
+	case errors.As(err, &format):
+		return apierrors.NewBadRequest(err.Error())
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, os.ErrDeadlineExceeded):
+		return &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status:  metav1.StatusFailure,
+			Code:    http.StatusRequestTimeout,
+			Reason:  metav1.StatusReasonTimeout,
+			Message: "the report did not arrive in time",
+			Details: &metav1.StatusDetails{RetryAfterSeconds: int32(retryAfter())},
+		}}
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return apierrors.NewBadRequest("the body ends early")
+	}
+	return apierrors.NewBadRequest("the body cannot be read: " + err.Error())
+}
+
+// engineFailure is the Status for a report that the engine did not take. What the engine
+// says is for the log.
+func engineFailure(ctx context.Context, err error) error {
+	if errors.Is(err, search.ErrReadOnly) {
+		return apierrors.NewMethodNotSupported(inventories, "create")
+	}
+	if ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "the search engine does not take reports")
+	}
+	return unavailable("the search engine takes no reports at the moment")
+}
+
+func unavailable(message string) error {
+	err := apierrors.NewServiceUnavailable(message)
+	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: int32(retryAfter())}
+	return err
+}
+
+// fail answers a request with a Status, and returns its code.
+func fail(ctx context.Context, w http.ResponseWriter, err error) int {
+	var known apierrors.APIStatus
+	if !errors.As(err, &known) {
+		known = apierrors.NewInternalError(err)
+	}
+	status := known.Status()
+	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	if details := status.Details; details != nil && details.RetryAfterSeconds > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(details.RetryAfterSeconds)))
+	}
+	write(ctx, w, int(status.Code), &status)
+	return int(status.Code)
+}
+
+func write(ctx context.Context, w http.ResponseWriter, code int, answer any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	if err := json.NewEncoder(w).Encode(answer); err != nil {
+		klog.FromContext(ctx).V(2).Info("the answer to a report was not sent", "err", err)
+	}
+}

@@ -1,0 +1,104 @@
+package ingest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+)
+
+const (
+	// hubProperty marks resources of the hub.
+	hubProperty = "_hubClusterResource"
+	// nameBytes bounds the name of a property.
+	nameBytes = 128
+)
+
+// ours tells whether a property says what only the hub knows. Reported ones are
+// dropped, so that no cluster claims to be the hub or another cluster.
+func ours(name string) bool {
+	switch name {
+	case hubProperty, query.Cluster, "_uid", "_relatedUids":
+		return true
+	}
+	return false
+}
+
+// identifies tells whether a property decides who may see a resource, or says which
+// it is; such a one is text.
+func identifies(name string) bool {
+	switch name {
+	case query.Kind, query.KindPlural, query.APIGroup, query.APIVersion, query.Namespace, query.Name:
+		return true
+	}
+	return false
+}
+
+// complete makes reported properties what is stored. The text says why they are refused.
+func complete(properties query.Properties, kind, plural string, hub bool, limit int) (query.Properties, string) {
+	if len(properties) > limit {
+		return nil, fmt.Sprintf("there are more than %d properties", limit)
+	}
+	kept := properties[:0]
+	for _, p := range properties {
+		if !validName(p.Name) {
+			return nil, fmt.Sprintf("property name %.*q is not a letter or underscore, followed by letters, digits, and any of _ . - /", nameBytes, p.Name)
+		}
+		if identifies(p.Name) && p.Type != query.String {
+			return nil, fmt.Sprintf("property %s is not a string", p.Name)
+		}
+		if !ours(p.Name) {
+			kept = append(kept, p)
+		}
+	}
+	kept = fill(kept, query.Kind, kind)
+	kept = fill(kept, query.KindPlural, plural)
+	for _, name := range []string{query.Kind, query.Name} {
+		if at, found := find(kept, name); !found || kept[at].Leaves[0].Text == "" {
+			return nil, name + " is missing"
+		}
+	}
+	if hub {
+		kept = put(kept, query.Property{Name: hubProperty, Type: query.Bool, Leaves: []query.Leaf{{Type: query.Bool, Text: "true"}}})
+	}
+	return kept, ""
+}
+
+// fill sets a property that is missing or empty to text, if there is some.
+func fill(properties query.Properties, name, text string) query.Properties {
+	if at, found := find(properties, name); text == "" || found && properties[at].Leaves[0].Text != "" {
+		return properties
+	}
+	return put(properties, query.Property{Name: name, Type: query.String, Leaves: []query.Leaf{{Type: query.String, Text: text}}})
+}
+
+func put(properties query.Properties, property query.Property) query.Properties {
+	at, found := find(properties, property.Name)
+	if found {
+		properties[at] = property
+		return properties
+	}
+	return slices.Insert(properties, at, property)
+}
+
+func find(properties query.Properties, name string) (int, bool) {
+	return slices.BinarySearchFunc(properties, name, func(p query.Property, name string) int {
+		return strings.Compare(p.Name, name)
+	})
+}
+
+func validName(name string) bool {
+	if name == "" || len(name) > nameBytes {
+		return false
+	}
+	for i := range len(name) {
+		switch c := name[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', c == '_':
+		case i > 0 && ('0' <= c && c <= '9' || c == '.' || c == '-' || c == '/'):
+		default:
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,34 @@
+package ingest
+
+import (
+	"fmt"
+	"strings"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
+)
+
+// refusals are why parts of a report are not taken.
+type refusals struct {
+	errors []inventory.SyncError
+	max    int
+	// more is how many are not in errors.
+	more int
+}
+
+func (r *refusals) add(uid, message string) {
+	if len(r.errors) >= r.max {
+		r.more++
+		return
+	}
+	if len(uid) > uidBytes {
+		uid = strings.ToValidUTF8(uid[:uidBytes], "")
+	}
+	r.errors = append(r.errors, inventory.SyncError{ResourceUID: strings.Clone(uid), Message: message})
+}
+
+func (r *refusals) list() []inventory.SyncError {
+	if r.more == 0 {
+		return r.errors
+	}
+	return append(r.errors, inventory.SyncError{Message: fmt.Sprintf("%d more were refused", r.more)})
+}

@@ -1,0 +1,236 @@
+package ingest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// upload is a report whose body is being sent.
+type upload struct {
+	body *io.PipeWriter
+	// reading is closed when the server reads the body: it has been let in.
+	reading chan struct{}
+	done    chan struct{}
+	answer  answer
+	err     error
+}
+
+// upload begins to send a report. The test must finish it.
+func (s *server) upload(t testing.TB, cluster string) *upload {
+	t.Helper()
+	reader, writer := io.Pipe()
+	u := &upload{body: writer, reading: make(chan struct{}), done: make(chan struct{})}
+	r := s.request(t, http.MethodPost, cluster, reader, "Expect", "100-continue")
+	r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{Got100Continue: func() { close(u.reading) }}))
+	go func() {
+		defer close(u.done)
+		u.answer, u.err = s.try(r)
+		// A server that does not read on must not leave the sender waiting.
+		reader.CloseWithError(io.ErrClosedPipe)
+	}()
+	t.Cleanup(func() {
+		writer.CloseWithError(io.ErrUnexpectedEOF)
+		await(t, u.done, "the end of a report")
+	})
+	return u
+}
+
+func await(t testing.TB, done <-chan struct{}, what string) {
+	t.Helper()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		t.Fatalf("waited in vain for %s", what)
+	}
+}
+
+// send sends more of the body.
+func (u *upload) send(t testing.TB, text string) {
+	t.Helper()
+	if _, err := io.WriteString(u.body, text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// finish sends the rest of the body and returns the answer.
+func (u *upload) finish(t testing.TB, text string) answer {
+	t.Helper()
+	u.send(t, text)
+	if err := u.body.Close(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, u.done, "an answer")
+	if u.err != nil {
+		t.Fatal(u.err)
+	}
+	return u.answer
+}
+
+// serveUploads is serve with a client that waits to be let in before it sends.
+func serveUploads(t testing.TB, config Config) *server {
+	t.Helper()
+	s := serve(t, config)
+	s.Client().Transport.(*http.Transport).ExpectContinueTimeout = 2 * patience
+	return s
+}
+
+func refusedForNow(t *testing.T, a answer, why string) {
+	t.Helper()
+	if status := a.status(t); a.code != http.StatusTooManyRequests || status.Message != why {
+		t.Errorf("answered %d %q, want 429 %q", a.code, status.Message, why)
+	}
+	retriesLater(t, a)
+}
+
+func TestOneReportOfAClusterAtATime(t *testing.T) {
+	s := serveUploads(t, Config{})
+	first := s.upload(t, "c1")
+	await(t, first.reading, "the first report to be read")
+	refusedForNow(t, s.post(t, "c1", full("c1", "b")), "another report of this cluster is being taken")
+	if resources, _ := s.post(t, "c2", full("c2", "a")).totals(t); resources != 1 {
+		t.Errorf("another cluster has %d resources, want 1", resources)
+	}
+	if resources, _ := first.finish(t, full("c1", "a", "b")).totals(t); resources != 2 {
+		t.Errorf("the first report leaves %d resources, want 2", resources)
+	}
+	if resources, _ := s.post(t, "c1", full("c1", "b")).totals(t); resources != 1 {
+		t.Errorf("the next report leaves %d resources, want 1", resources)
+	}
+}
+
+func TestThirtyClustersAtOnce(t *testing.T) {
+	s := serveUploads(t, Config{})
+	var taken []*upload
+	for i := range 25 {
+		u := s.upload(t, fmt.Sprintf("c%d", i+1))
+		await(t, u.reading, "a report to be read")
+		taken = append(taken, u)
+	}
+	for i := 25; i < 30; i++ {
+		cluster := fmt.Sprintf("c%d", i+1)
+		refusedForNow(t, s.post(t, cluster, full(cluster, "a")), "too many reports are being taken")
+	}
+	if resources, _ := s.post(t, hubCluster, full(hubCluster, "a")).totals(t); resources != 1 {
+		t.Errorf("the hub has %d resources, want 1", resources)
+	}
+	for i, u := range taken {
+		if resources, _ := u.finish(t, full(fmt.Sprintf("c%d", i+1), "a")).totals(t); resources != 1 {
+			t.Errorf("c%d has %d resources, want 1", i+1, resources)
+		}
+	}
+	for i := 25; i < 30; i++ {
+		cluster := fmt.Sprintf("c%d", i+1)
+		if resources, _ := s.post(t, cluster, full(cluster, "a")).totals(t); resources != 1 {
+			t.Errorf("%s has %d resources, want 1", cluster, resources)
+		}
+	}
+}
+
+func TestLargeReports(t *testing.T) {
+	const why = "too many large reports are being taken"
+	s := serveUploads(t, Config{LargeReports: 1, LargeBytes: 1000})
+	large := full("c2", "a") + strings.Repeat(" ", 1000)
+	first := s.upload(t, "c1")
+	await(t, first.reading, "the first report to be read")
+	// It does not count as large until it is.
+	s.post(t, "c2", large).totals(t)
+	// More than a client keeps back.
+	first.send(t, strings.Repeat(" ", 100_000))
+	// Asking the server before it has read that much might take the only slot from the first.
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, patience, true, func(context.Context) (bool, error) {
+		s.handler.slots.lock.Lock()
+		defer s.handler.slots.lock.Unlock()
+		return s.handler.slots.large == 1, nil
+	})
+	if err != nil {
+		t.Fatal("the first report does not become large")
+	}
+	refusedForNow(t, s.post(t, "c2", large), why)
+	refusedForNow(t, s.do(t, s.request(t, http.MethodPost, "c2", stream(strings.NewReader(large)))), why)
+	refusedForNow(t, s.do(t, s.request(t, http.MethodPost, "c2", zipped(t, strings.NewReader(large)), "Content-Encoding", "gzip")), why)
+	s.post(t, "c2", full("c2", "a", "b")).totals(t)
+	first.finish(t, full("c1", "a")).totals(t)
+	s.post(t, "c2", large).totals(t)
+}
+
+// A sender that stalls does not keep its slot for ever.
+func TestSlowSender(t *testing.T) {
+	for name, start := range map[string]func(*httptest.Server){
+		"HTTP/1.1": (*httptest.Server).Start,
+		"HTTP/2": func(s *httptest.Server) {
+			s.EnableHTTP2 = true
+			s.StartTLS()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serveBy(t, Config{Timeout: time.Second, Reports: 1}, start)
+			s.Client().Transport.(*http.Transport).ExpectContinueTimeout = 2 * patience
+			slow := s.upload(t, "c1")
+			await(t, slow.reading, "the report to be read")
+			slow.send(t, `{"addResources":[`)
+			await(t, slow.done, "the server to give up")
+			if slow.err != nil {
+				t.Fatal(slow.err)
+			}
+			if status := slow.answer.status(t); slow.answer.code != http.StatusRequestTimeout || status.Reason != metav1.StatusReasonTimeout {
+				t.Errorf("answered %d %q, want 408", slow.answer.code, status.Message)
+			}
+			retriesLater(t, slow.answer)
+			// This machine may be slow as well.
+			deadline := time.Now().Add(patience)
+			next := s.post(t, "c1", full("c1", "a"))
+			for next.code == http.StatusRequestTimeout && time.Now().Before(deadline) {
+				next = s.post(t, "c1", full("c1", "a"))
+			}
+			if resources, _ := next.totals(t); resources != 1 {
+				t.Errorf("%d resources, want 1", resources)
+			}
+		})
+	}
+}
+
+// Whoever serves the report may give it a deadline too.
+func TestDeadlineOfTheServer(t *testing.T) {
+	s := serveBy(t, Config{}, func(s *httptest.Server) {
+		inner := s.Config.Handler
+		s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			ctx, cancel := context.WithTimeout(r.Context(), time.Second)
+			defer cancel()
+			inner.ServeHTTP(w, r.WithContext(ctx))
+		})
+		s.Start()
+	})
+	reader, writer := io.Pipe()
+	defer writer.Close()
+	if got := s.do(t, s.request(t, http.MethodPost, "c1", reader)); got.code != http.StatusRequestTimeout {
+		t.Errorf("answered %d, want 408", got.code)
+	}
+}
+
+// A sender that goes away leaves nothing behind, neither data nor its slot.
+func TestBrokenConnection(t *testing.T) {
+	s := serveUploads(t, Config{Reports: 1})
+	gone := s.upload(t, "c1")
+	await(t, gone.reading, "the report to be read")
+	gone.send(t, strings.TrimSuffix(full("c1", "a"), "]}"))
+	gone.body.CloseWithError(io.ErrUnexpectedEOF)
+	await(t, gone.done, "the connection to break")
+	deadline := time.Now().Add(patience)
+	next := s.post(t, "c1", `{}`)
+	for next.code == http.StatusTooManyRequests && time.Now().Before(deadline) {
+		next = s.post(t, "c1", `{}`)
+	}
+	if resources, _ := next.totals(t); resources != 0 {
+		t.Errorf("%d resources of half a report were stored", resources)
+	}
+}

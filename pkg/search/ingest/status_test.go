@@ -1,0 +1,222 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/util/wait"
+	testingclock "k8s.io/utils/clock/testing"
+)
+
+// start is when tests with a clock begin.
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func statesAre(t *testing.T, s *server, want ...State) {
+	t.Helper()
+	got, err := s.handler.States(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := gocmp.Diff(want, got, cmpopts.EquateApproxTime(0)); diff != "" {
+		t.Errorf("states (-want +got):\n%s", diff)
+	}
+}
+
+func TestStates(t *testing.T) {
+	clock := testingclock.NewFakeClock(start)
+	engine := &faulty{Engine: openEngine(t)}
+	s := serve(t, Config{Clock: clock, Engine: engine})
+	s.fleet.set("c1", "c2")
+	s.post(t, "c1", full("c1", "a", "b")).totals(t)
+	statesAre(t, s,
+		State{Name: "c1", Resources: 2, LastReport: start},
+		State{Name: "c2", Absent: true},
+		State{Name: hubCluster, Hub: true, Absent: true})
+
+	clock.Step(16 * time.Minute)
+	s.post(t, hubCluster, full(hubCluster, "a")).totals(t)
+	statesAre(t, s,
+		State{Name: "c1", Resources: 2, LastReport: start, Silent: true},
+		State{Name: "c2", Absent: true},
+		State{Name: hubCluster, Hub: true, Resources: 1, LastReport: start.Add(16 * time.Minute)})
+
+	s.post(t, "c1", `{"version":"2.13"}`).totals(t)
+	s.fleet.set("c2")
+	clock.Step(time.Second)
+	statesAre(t, s,
+		State{Name: "c1", Resources: 2, LastReport: start.Add(16 * time.Minute), Removed: true},
+		State{Name: "c2", Absent: true},
+		State{Name: hubCluster, Hub: true, Resources: 1, LastReport: start.Add(16 * time.Minute)})
+
+	s.fleet.set("c1", "c2")
+	engine.set(nil, true)
+	clock.Step(time.Second)
+	statesAre(t, s,
+		State{Name: "c1", Resources: 2, LastReport: start.Add(16 * time.Minute), Incomplete: true},
+		State{Name: "c2", Absent: true},
+		State{Name: hubCluster, Hub: true, Resources: 1, LastReport: start.Add(16 * time.Minute), Incomplete: true})
+}
+
+func TestStatesAreNotKnownWithoutTheirSources(t *testing.T) {
+	clock := testingclock.NewFakeClock(start)
+	engine := &faulty{Engine: openEngine(t)}
+	s := serve(t, Config{Clock: clock, Engine: engine})
+	down := errors.New("down")
+	s.fleet.fail(down)
+	if _, err := s.handler.States(t.Context()); !errors.Is(err, down) {
+		t.Errorf("without a list of clusters the error is %v", err)
+	}
+	s.fleet.fail(nil)
+	clock.Step(time.Second)
+	engine.set(down, false)
+	if _, err := s.handler.States(t.Context()); !errors.Is(err, down) {
+		t.Errorf("without an engine the error is %v", err)
+	}
+}
+
+// remembers tells whether the engine knows a cluster.
+func remembers(t *testing.T, s *server, cluster string) bool {
+	t.Helper()
+	states, err := s.engine.Clusters(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, state := range states {
+		if state.Name == cluster {
+			return true
+		}
+	}
+	return false
+}
+
+// run starts the loop that removes clusters.
+func run(t *testing.T, s *server) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.handler.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		await(t, done, "the loop to end")
+	})
+}
+
+// eventually moves the clock on until something is so.
+func eventually(t *testing.T, clock *testingclock.FakeClock, step time.Duration, what string, so func() bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, patience, true, func(context.Context) (bool, error) {
+		if so() {
+			return true, nil
+		}
+		if clock.HasWaiters() {
+			clock.Step(step)
+		}
+		return false, nil
+	})
+	if err != nil {
+		t.Fatalf("waited in vain: %s", what)
+	}
+}
+
+// looked waits until the loop has looked once more at what exists at this moment.
+func looked(t *testing.T, s *server, clock *testingclock.FakeClock) {
+	t.Helper()
+	for range 2 {
+		// Some of the waiting is over by now, and another look begins.
+		s.handler.Notify()
+		err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, patience, true, func(context.Context) (bool, error) {
+			return len(s.handler.notify) == 0 && clock.HasWaiters(), nil
+		})
+		if err != nil {
+			t.Fatal("the loop does not look")
+		}
+	}
+}
+
+func TestRemovedClustersAreForgotten(t *testing.T) {
+	clock := testingclock.NewFakeClock(start)
+	s := serve(t, Config{Clock: clock})
+	for _, cluster := range []string{"c1", "c2", hubCluster} {
+		s.post(t, cluster, full(cluster, "a")).totals(t)
+	}
+	run(t, s)
+	s.fleet.set("c2")
+	s.handler.Notify()
+	eventually(t, clock, time.Second, "c1 is forgotten", func() bool { return !remembers(t, s, "c1") })
+	if got := stored(t, s.engine, "c1/a"); got != "" {
+		t.Errorf("a resource of a cluster that is gone is found: %s", got)
+	}
+	for _, cluster := range []string{"c2", hubCluster} {
+		if !remembers(t, s, cluster) {
+			t.Errorf("%s is forgotten, but it is there", cluster)
+		}
+	}
+	if got := s.post(t, "c1", full("c1", "a")); got.code != http.StatusNotFound {
+		t.Errorf("a report of a cluster that is gone is answered with %d", got.code)
+	}
+	// Without an event too.
+	s.fleet.set()
+	eventually(t, clock, 10*time.Second, "c2 is forgotten", func() bool { return !remembers(t, s, "c2") })
+	if !remembers(t, s, hubCluster) {
+		t.Error("the hub is forgotten, but it reports")
+	}
+	eventually(t, clock, time.Hour, "the hub is forgotten", func() bool { return !remembers(t, s, hubCluster) })
+}
+
+func TestClustersThatMayBeThereAreKept(t *testing.T) {
+	t.Run("the clusters are not known", func(t *testing.T) {
+		clock := testingclock.NewFakeClock(start)
+		s := serve(t, Config{Clock: clock})
+		s.post(t, "c1", full("c1", "a")).totals(t)
+		s.fleet.set()
+		s.fleet.fail(errors.New("not synced"))
+		run(t, s)
+		for range 5 {
+			looked(t, s, clock)
+			clock.Step(time.Minute)
+		}
+		if !remembers(t, s, "c1") {
+			t.Error("the cluster is forgotten")
+		}
+		s.fleet.fail(nil)
+		eventually(t, clock, time.Second, "the cluster is forgotten once it is known to be gone", func() bool { return !remembers(t, s, "c1") })
+	})
+	t.Run("the cluster comes back at once", func(t *testing.T) {
+		clock := testingclock.NewFakeClock(start)
+		s := serve(t, Config{Clock: clock})
+		s.post(t, "c1", full("c1", "a")).totals(t)
+		run(t, s)
+		for range 5 {
+			s.fleet.set()
+			looked(t, s, clock)
+			clock.Step(3 * time.Second)
+			s.fleet.set("c1")
+			looked(t, s, clock)
+			clock.Step(3 * time.Second)
+		}
+		if !remembers(t, s, "c1") {
+			t.Error("the cluster is forgotten")
+		}
+	})
+	t.Run("the engine fails for a while", func(t *testing.T) {
+		clock := testingclock.NewFakeClock(start)
+		engine := &faulty{Engine: openEngine(t)}
+		s := serve(t, Config{Clock: clock, Engine: engine})
+		s.post(t, "c1", full("c1", "a")).totals(t)
+		s.fleet.set()
+		engine.set(errors.New("down"), false)
+		clock.Step(time.Second)
+		run(t, s)
+		looked(t, s, clock)
+		engine.set(nil, false)
+		eventually(t, clock, time.Second, "the cluster is forgotten", func() bool { return !remembers(t, s, "c1") })
+	})
+}

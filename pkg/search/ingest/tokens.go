@@ -1,0 +1,239 @@
+package ingest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// wordBytes and words bound what is interned.
+const (
+	wordBytes = 64
+	words     = 4096
+)
+
+// window lets a decoder read no further than a number of bytes beyond what it has
+// decoded, which bounds what it buffers.
+type window struct {
+	r    io.Reader
+	json *jsontext.Decoder
+	// size is how far, in bytes.
+	size int64
+	// read is how many bytes were read, left how many may still be.
+	read, left int64
+	// err ended r.
+	err error
+}
+
+func (w *window) Read(p []byte) (int, error) {
+	room := w.size - (w.read - w.json.InputOffset())
+	if room <= 0 {
+		return 0, errWindow
+	}
+	if int64(len(p)) > room {
+		p = p[:room]
+	}
+	// The decoder moves what it buffers at each read, so that a sender of single bytes would
+	// keep it busy.
+	n := 0
+	for n < len(p) && w.err == nil {
+		var more int
+		more, w.err = w.r.Read(p[n:])
+		n += more
+	}
+	w.read += int64(n)
+	if w.left -= int64(n); w.left < 0 {
+		return 0, fmt.Errorf("%w: the body has more than %d bytes", ErrTooLarge, w.read+w.left)
+	}
+	if n > 0 {
+		return n, nil
+	}
+	return 0, w.err
+}
+
+// field is a field of a report or of one of its parts.
+type field uint8
+
+const (
+	fieldUnknown field = iota
+	fieldClearAll
+	fieldAddResources
+	fieldUpdateResources
+	fieldDeleteResources
+	fieldAddEdges
+	fieldDeleteEdges
+	fieldKind
+	fieldUID
+	fieldResourceString
+	fieldProperties
+	fieldSourceUID
+	fieldDestUID
+	fieldSourceKind
+	fieldDestKind
+	fieldEdgeType
+)
+
+// fields are looked up as they are usually spelled first, and then in lower case.
+var fields = map[string]field{
+	"clearAll": fieldClearAll, "clearall": fieldClearAll,
+	"addResources": fieldAddResources, "addresources": fieldAddResources,
+	"updateResources": fieldUpdateResources, "updateresources": fieldUpdateResources,
+	"deleteResources": fieldDeleteResources, "deleteresources": fieldDeleteResources,
+	"addEdges": fieldAddEdges, "addedges": fieldAddEdges,
+	"deleteEdges": fieldDeleteEdges, "deleteedges": fieldDeleteEdges,
+	"kind": fieldKind, "uid": fieldUID, "properties": fieldProperties,
+	"resourceString": fieldResourceString, "resourcestring": fieldResourceString,
+	"SourceUID": fieldSourceUID, "sourceuid": fieldSourceUID,
+	"DestUID": fieldDestUID, "destuid": fieldDestUID,
+	"SourceKind": fieldSourceKind, "sourcekind": fieldSourceKind,
+	"DestKind": fieldDestKind, "destkind": fieldDestKind,
+	"EdgeType": fieldEdgeType, "edgetype": fieldEdgeType,
+}
+
+// open enters an object or a list.
+func (d *decoder) open() error {
+	if _, err := d.json.ReadToken(); err != nil {
+		return d.failed(err)
+	}
+	return nil
+}
+
+// next reads the name of the next field of an object, or its end.
+func (d *decoder) next() (name field, more bool, err error) {
+	if d.json.PeekKind() == '}' {
+		return fieldUnknown, false, d.open()
+	}
+	raw, err := d.json.ReadValue()
+	if err != nil {
+		return fieldUnknown, false, d.failed(err)
+	}
+	text, err := d.unquote(raw)
+	if err != nil {
+		return fieldUnknown, false, err
+	}
+	name, found := fields[string(text)]
+	if !found && len(text) <= len("resourceString") {
+		name = fields[string(bytes.ToLower(text))]
+	}
+	return name, true, nil
+}
+
+// list reads a list of objects; null is an empty one.
+func (d *decoder) list(element func() error) error {
+	switch d.json.PeekKind() {
+	case '[':
+	case 'n', 0:
+		return d.skip()
+	default:
+		return d.shape("a list was expected")
+	}
+	if err := d.open(); err != nil {
+		return err
+	}
+	for {
+		var err error
+		switch d.json.PeekKind() {
+		case ']':
+			return d.open()
+		case '{':
+			err = element()
+		case 0:
+			err = d.open()
+		default:
+			err = d.shape("an object was expected")
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// text reads a string; null is an empty one. It is valid until the next read.
+func (d *decoder) text() ([]byte, error) {
+	switch d.json.PeekKind() {
+	case '"':
+	case 'n', 0:
+		return nil, d.skip()
+	default:
+		return nil, d.shape("a string was expected")
+	}
+	raw, err := d.json.ReadValue()
+	if err != nil {
+		return nil, d.failed(err)
+	}
+	return d.unquote(raw)
+}
+
+func (d *decoder) unquote(raw jsontext.Value) ([]byte, error) {
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return raw[1 : len(raw)-1], nil
+	}
+	text, err := jsontext.AppendUnquote(d.scratch[:0], raw)
+	if err != nil {
+		return nil, d.failed(err)
+	}
+	d.scratch = text
+	return text, nil
+}
+
+// word reads a string of which there are few.
+func (d *decoder) word() (string, error) {
+	text, err := d.text()
+	if err != nil || len(text) == 0 {
+		return "", err
+	}
+	if word, found := d.interned[string(text)]; found {
+		return word, nil
+	}
+	word := string(text)
+	if len(word) <= wordBytes && len(d.interned) < words {
+		d.interned[word] = word
+	}
+	return word, nil
+}
+
+// known reads a UID that a resource of the report probably has.
+func (d *decoder) known() (string, error) {
+	text, err := d.text()
+	if err != nil {
+		return "", err
+	}
+	if at, found := d.put[string(text)]; found {
+		return d.report.Put[at].UID, nil
+	}
+	return string(text), nil
+}
+
+// skip reads past a value, whatever its size.
+func (d *decoder) skip() error {
+	if err := d.json.SkipValue(); err != nil {
+		return d.failed(err)
+	}
+	return nil
+}
+
+// shape is the error for JSON that is none of a report.
+func (d *decoder) shape(message string) error {
+	return &FormatError{Offset: d.json.InputOffset(), Err: errors.New(message)}
+}
+
+// failed is the error for what a read has returned.
+func (d *decoder) failed(err error) error {
+	var syntax *jsontext.SyntacticError
+	switch {
+	case errors.As(err, &syntax):
+		return &FormatError{Offset: syntax.ByteOffset, Err: syntax.Err}
+	case errors.Is(err, errWindow):
+		return &FormatError{Offset: d.json.InputOffset(), Err: fmt.Errorf("a value is longer than %d bytes", valueBytes)}
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return &FormatError{Offset: d.window.read, Err: io.ErrUnexpectedEOF}
+	}
+	if cause := errors.Unwrap(err); cause != nil {
+		// What the decoder says about it is that it was reading.
+		err = cause
+	}
+	return fmt.Errorf("reading the report: %w", err)
+}
