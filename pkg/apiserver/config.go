@@ -3,6 +3,7 @@
 package apiserver
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -28,6 +29,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/openapi"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/clusterpermission"
 	"open-cluster-management.io/hub-apiserver/pkg/worksync"
 )
@@ -62,6 +64,8 @@ type ExtraConfig struct {
 	LeaderElection componentbaseconfig.LeaderElectionConfiguration
 	// Embedded is the etcd in this process; nil when there is a cluster of etcd.
 	Embedded *etcd.Server
+	// Search is how the fleet is searched; nil for a server without search.
+	Search *SearchConfig
 }
 
 // Config is what a server is made of.
@@ -100,11 +104,7 @@ func (c *Config) Complete() CompletedConfig {
 }
 
 // New builds the server. Nothing runs before Server.Run.
-func (c CompletedConfig) New() (*Server, error) {
-	generic, err := c.generic.New(serverName, genericapiserver.NewEmptyDelegate())
-	if err != nil {
-		return nil, fmt.Errorf("building the generic server: %w", err)
-	}
+func (c CompletedConfig) New() (_ *Server, err error) {
 	hub, err := kubernetes.NewForConfig(c.hub)
 	if err != nil {
 		return nil, fmt.Errorf("building the hub's client: %w", err)
@@ -145,7 +145,26 @@ func (c CompletedConfig) New() (*Server, error) {
 		},
 		MaximumTokenValidity: c.extra.MaximumTokenValidity,
 	})
-	groups, err := apiGroups(table, c.generic.MergedResourceConfig, c.generic.RESTOptionsGetter)
+	var virtual []definition.Virtual
+	var fleet *fleetSearch
+	if c.searched() {
+		fleet, err = c.newSearch(hub, informers.clusters.Cluster().V1().ManagedClusters(), hubRoles, informers.works.Work().V1().ManifestWorks().Informer(), deliverer)
+		if err != nil {
+			return nil, err
+		}
+		defer func() {
+			if err != nil {
+				err = errors.Join(err, fleet.engine.Close())
+			}
+		}()
+		virtual = Virtual(SearchDependencies{Engine: fleet.engine, Scopes: fleet.scopes, Reports: fleet.reports})
+		fleet.serveGraphQL(&c.generic)
+	}
+	generic, err := c.generic.New(serverName, genericapiserver.NewEmptyDelegate())
+	if err != nil {
+		return nil, fmt.Errorf("building the generic server: %w", err)
+	}
+	groups, err := apiGroups(table, virtual, c.generic.MergedResourceConfig, c.generic.RESTOptionsGetter)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +173,7 @@ func (c CompletedConfig) New() (*Server, error) {
 	}
 
 	s := &Server{
-		generic: generic, hub: hub, extra: c.extra, clients: clients, informers: informers, hubRoles: hubRoles, addons: addons,
+		generic: generic, hub: hub, extra: c.extra, clients: clients, informers: informers, hubRoles: hubRoles, addons: addons, search: fleet,
 		hubInformers: kubeinformers.NewSharedInformerFactoryWithOptions(hub, 0, kubeinformers.WithTweakListOptions(func(options *metav1.ListOptions) {
 			options.LabelSelector = clusterv1.ClusterNameLabel
 		}), kubeinformers.WithTransform(withoutManagedFields)),

@@ -34,12 +34,14 @@ type hubAccess struct {
 	// required is what the server cannot be ready without. wanted is what single
 	// ClusterPermissions depend on, which say in a condition what is denied.
 	required, wanted []authorizationv1.ResourceAttributes
+	// searched is what searches depend on, which are refused without it.
+	searched []authorizationv1.ResourceAttributes
 
 	mu      sync.Mutex
 	checked bool
 	missing []string
-	// lacking is what is missing of wanted.
-	lacking []string
+	// lacking is what is missing of wanted, unsearched of searched.
+	lacking, unsearched []string
 	err     error
 }
 
@@ -49,7 +51,7 @@ type hubKeeps struct {
 }
 
 // newHubAccess knows what the server needs.
-func newHubAccess(hub kubernetes.Interface, leaseNamespaces []string, keeps hubKeeps) *hubAccess {
+func newHubAccess(hub kubernetes.Interface, leaseNamespaces []string, keeps hubKeeps, search bool) *hubAccess {
 	a := &hubAccess{hub: hub}
 	addTo := func(list *[]authorizationv1.ResourceAttributes, namespace, group, resource string, verbs ...string) {
 		for _, verb := range verbs {
@@ -103,6 +105,12 @@ func newHubAccess(hub kubernetes.Interface, leaseNamespaces []string, keeps hubK
 		addTo(&a.wanted, "", rbacv1.GroupName, "roles", "get", "list", "watch")
 	}
 	addTo(&a.wanted, "", rbacv1.GroupName, "clusterroles", "get", "list", "watch")
+	if search {
+		// Who may find what follows from the hub's RBAC.
+		for _, resource := range []string{"roles", "clusterroles", "rolebindings", "clusterrolebindings"} {
+			addTo(&a.searched, "", rbacv1.GroupName, resource, "list", "watch")
+		}
+	}
 	addTo(&a.wanted, "", worksync.AddonResource.Group, worksync.AddonResource.Resource, "get", "list", "watch")
 	return a
 }
@@ -115,6 +123,7 @@ func (a *hubAccess) run(ctx context.Context) {
 		defer cancel()
 		missing, err := a.review(ctx, a.required)
 		lacking, lackingErr := a.review(ctx, a.wanted)
+		unsearched, searchErr := a.review(ctx, a.searched)
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		logger := klog.FromContext(ctx)
@@ -124,6 +133,9 @@ func (a *hubAccess) run(ctx context.Context) {
 		if !slices.Equal(lacking, a.lacking) && len(lacking) > 0 {
 			logger.Error(nil, "The hub does not let this server see what some ClusterPermissions depend on", "missing", strings.Join(lacking, "; "))
 		}
+		if !slices.Equal(unsearched, a.unsearched) && len(unsearched) > 0 {
+			logger.Error(nil, "The hub does not let this server see who may list what, so that it refuses searches", "missing", strings.Join(unsearched, "; "))
+		}
 		// A hub that does not answer takes nothing away from what it said before.
 		a.err = err
 		if err == nil {
@@ -131,6 +143,9 @@ func (a *hubAccess) run(ctx context.Context) {
 		}
 		if lackingErr == nil {
 			a.lacking = lacking
+		}
+		if searchErr == nil {
+			a.unsearched = unsearched
 		}
 	}, accessCheckPeriod, 0.2, true)
 }
@@ -179,4 +194,11 @@ func (a *hubAccess) check(*http.Request) error {
 		return fmt.Errorf("not checked yet")
 	}
 	return nil
+}
+
+// deniesSearch tells whether the hub denies what searches depend on.
+func (a *hubAccess) deniesSearch() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.unsearched) > 0
 }

@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -14,15 +15,23 @@ import (
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 
 	proxyv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1alpha1"
+	proxyv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1beta1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
+	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/authentication/managedserviceaccount"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/cluster/managedcluster"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/cluster/managedclusterset"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/cluster/managedclustersetbinding"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/proxy/clusterstatus"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/clusternamespace"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/clusterpermission"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/search/fleetresource"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/search/inventory"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/search/search"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/work/manifestwork"
+	searchengine "open-cluster-management.io/hub-apiserver/pkg/search"
+	"open-cluster-management.io/hub-apiserver/pkg/search/ingest"
 )
 
 // Dependencies are what resources need beside their storage.
@@ -39,7 +48,14 @@ type Dependencies struct {
 	MaximumTokenValidity time.Duration
 }
 
-// Resources is the one table of everything served.
+// SearchDependencies are what the group search.open-cluster-management.io needs.
+type SearchDependencies struct {
+	Engine  searchengine.Engine
+	Scopes  searchengine.Scopes
+	Reports *ingest.Handler
+}
+
+// Resources is the one table of everything stored.
 func Resources(d Dependencies) []definition.Resource {
 	return []definition.Resource{
 		managedcluster.Definition(d.Authorizer),
@@ -52,16 +68,45 @@ func Resources(d Dependencies) []definition.Resource {
 	}
 }
 
+// Virtual is the table of what is served without being stored.
+func Virtual(d SearchDependencies) []definition.Virtual {
+	version := searchv1alpha1.SchemeGroupVersion
+	question := func(name string, build func(search.Options) rest.Storage) definition.Virtual {
+		return definition.Virtual{Name: name, Version: version, Storages: func() map[string]rest.Storage {
+			return map[string]rest.Storage{name: build(search.Options{Engine: d.Engine, Scopes: d.Scopes, States: d.Reports.States})}
+		}}
+	}
+	return []definition.Virtual{
+		question("searches", search.NewSearches),
+		question("searchcompletions", search.NewCompletions),
+		question("searchschemas", search.NewSchemas),
+		{Name: "fleetresources", Version: version, Storages: func() map[string]rest.Storage {
+			return map[string]rest.Storage{"fleetresources": fleetresource.NewREST(fleetresource.Options{Engine: d.Engine, Scopes: d.Scopes})}
+		}},
+		{Name: "inventories", Version: version, Storages: func() map[string]rest.Storage {
+			return map[string]rest.Storage{"inventories": inventory.NewREST(d.Reports, d.Scopes), "inventories/sync": inventory.NewSync(d.Reports)}
+		}},
+		{Name: "clusterstatuses", Version: proxyv1beta1.SchemeGroupVersion, Storages: func() map[string]rest.Storage {
+			return map[string]rest.Storage{"clusterstatuses": clusterstatus.REST{}, "clusterstatuses/aggregator": clusterstatus.NewAggregator(d.Reports)}
+		}},
+	}
+}
+
 // optional are the versions that are served only if --runtime-config enables
 // them. This one is the spelling of seed 002 for what another group has as well.
 var optional = []schema.GroupVersion{proxyv1alpha1.SchemeGroupVersion}
 
-// DefaultResourceConfig enables everything in the table but what is optional;
-// --runtime-config changes it.
-func DefaultResourceConfig() *serverstorage.ResourceConfig {
+// DefaultResourceConfig enables everything in the table but what is optional, and
+// search where there is none; --runtime-config changes it.
+func DefaultResourceConfig(search *SearchConfig) *serverstorage.ResourceConfig {
 	config := serverstorage.NewResourceConfig()
 	for _, resource := range Resources(Dependencies{}) {
 		config.EnableVersions(resource.Versions...)
+	}
+	for _, row := range Virtual(SearchDependencies{}) {
+		if search != nil {
+			config.EnableVersions(row.Version)
+		}
 	}
 	config.DisableVersions(optional...)
 	return config
@@ -82,7 +127,7 @@ func (s textSerializer) SupportedMediaTypes() []runtime.SerializerInfo {
 }
 
 // apiGroups builds what serves the enabled part of the table, a group at a time.
-func apiGroups(resources []definition.Resource, enabled *serverstorage.ResourceConfig, getter generic.RESTOptionsGetter) ([]*genericapiserver.APIGroupInfo, error) {
+func apiGroups(resources []definition.Resource, virtual []definition.Virtual, enabled *serverstorage.ResourceConfig, getter generic.RESTOptionsGetter) ([]*genericapiserver.APIGroupInfo, error) {
 	storages := map[schema.GroupVersion]map[string]rest.Storage{}
 	for _, resource := range resources {
 		versions := slices.DeleteFunc(slices.Clone(resource.Versions), func(version schema.GroupVersion) bool {
@@ -106,6 +151,16 @@ func apiGroups(resources []definition.Resource, enabled *serverstorage.ResourceC
 				storages[version][path] = storage
 			}
 		}
+	}
+
+	for _, row := range virtual {
+		if !enabled.ResourceEnabled(row.Version.WithResource(row.Name)) {
+			continue
+		}
+		if storages[row.Version] == nil {
+			storages[row.Version] = map[string]rest.Storage{}
+		}
+		maps.Copy(storages[row.Version], row.Storages())
 	}
 
 	var groups []*genericapiserver.APIGroupInfo

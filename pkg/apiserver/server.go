@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -34,6 +35,8 @@ type Server struct {
 	// hubRoles are informers of all roles of the hub, addons one of its ManagedClusterAddOns.
 	hubRoles informers.SharedInformerFactory
 	addons   *hubAddons
+	// search is nil for a server without.
+	search *fleetSearch
 	// controllers run on the leader, each until its context ends.
 	controllers []func(context.Context)
 
@@ -50,7 +53,7 @@ func (s *Server) addHooks() error {
 		clusters: s.clients.clusters != s.clients.own,
 		sets:     s.clients.sets != s.clients.own,
 		accounts: s.secretInformers == nil,
-	})
+	}, s.search != nil)
 	if err := s.generic.AddReadyzChecks(healthz.NamedCheck("hub-permissions", access.check)); err != nil {
 		return err
 	}
@@ -62,6 +65,13 @@ func (s *Server) addHooks() error {
 	}
 	if s.clients.accounts != s.clients.own {
 		hooks["account-informers"] = s.runAccountInformers
+	}
+	if s.search != nil {
+		of, err := s.search.addHooks(s, access)
+		if err != nil {
+			return err
+		}
+		maps.Copy(hooks, of)
 	}
 	if s.extra.Embedded != nil {
 		hooks["embedded-etcd-maintenance"] = s.extra.Embedded.Maintain
@@ -82,11 +92,18 @@ func (s *Server) addHooks() error {
 // everything it started has stopped.
 func (s *Server) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
+	defer s.closeSearch()
 	defer s.running.Wait()
 	defer cancel(nil)
 
+	var claims []*storageClaim
+	if s.search != nil && s.search.claim != nil {
+		claims = append(claims, s.search.claim)
+	}
 	if s.extra.Embedded != nil {
-		claim := newStorageClaim(s.hub, s.extra.Namespace, s.extra.Embedded.StorageID())
+		claims = append(claims, newStorageClaim(s.hub, s.extra.Namespace, etcdClaim, s.extra.Embedded.StorageID()))
+	}
+	for _, claim := range claims {
 		if err := claim.take(ctx); err != nil {
 			return err
 		}
@@ -95,6 +112,8 @@ func (s *Server) Run(ctx context.Context) error {
 				cancel(err)
 			}
 		})
+	}
+	if s.extra.Embedded != nil {
 		failed := s.extra.Embedded.Failed()
 		s.running.Go(func() {
 			select {
@@ -111,6 +130,16 @@ func (s *Server) Run(ctx context.Context) error {
 		return cause
 	}
 	return nil
+}
+
+// closeSearch makes what the engine has taken durable, after everything that uses it has ended.
+func (s *Server) closeSearch() {
+	if s.search == nil {
+		return
+	}
+	if err := s.search.engine.Close(); err != nil {
+		klog.Background().Error(err, "closing the search engine")
+	}
 }
 
 func (s *Server) runInformers(ctx context.Context) {

@@ -16,11 +16,25 @@ import (
 )
 
 const (
-	storageClaimName     = "hub-apiserver-storage"
 	storageClaimSeconds  = 30
 	storageClaimPeriod   = 8 * time.Second
 	storageClaimTimeout  = 5 * time.Second
 	storageClaimPatience = time.Minute
+)
+
+// claimed is what a server may claim for its own data.
+type claimed struct {
+	// lease is the name of the Lease on the hub.
+	lease string
+	// refusal tells another server why it must not start.
+	refusal string
+}
+
+var (
+	etcdClaim = claimed{"hub-apiserver-storage", "another server with an embedded etcd of its own (data %s, seen at %s) serves this hub; " +
+		"run several replicas with --etcd-servers, or stop the other one first"}
+	searchClaim = claimed{"hub-apiserver-search", "another server with an embedded search engine of its own (data %s, seen at %s) serves this hub; " +
+		"run several replicas with --search-engine=postgres, or stop the other one first"}
 )
 
 // storageClaim keeps two servers with storage of their own from serving one
@@ -29,23 +43,23 @@ const (
 type storageClaim struct {
 	hub       kubernetes.Interface
 	namespace string
+	claimed   claimed
 	holder    string
 }
 
-func newStorageClaim(hub kubernetes.Interface, namespace, storageID string) *storageClaim {
-	return &storageClaim{hub: hub, namespace: namespace, holder: storageID}
+func newStorageClaim(hub kubernetes.Interface, namespace string, claimed claimed, storageID string) *storageClaim {
+	return &storageClaim{hub: hub, namespace: namespace, claimed: claimed, holder: storageID}
 }
 
 // takenError says that other data serves the hub.
 type takenError struct {
+	claimed claimed
 	holder  string
 	renewed time.Time
 }
 
 func (e *takenError) Error() string {
-	return fmt.Sprintf("another server with an embedded etcd of its own (data %s, seen at %s) serves this hub; "+
-		"run several replicas with --etcd-servers, or stop the other one first",
-		e.holder, e.renewed.Format(time.RFC3339))
+	return fmt.Sprintf(e.claimed.refusal, e.holder, e.renewed.Format(time.RFC3339))
 }
 
 // take claims the hub for this data. It waits for a hub that does not answer, but
@@ -94,10 +108,10 @@ func (c *storageClaim) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, storageClaimTimeout)
 	defer cancel()
 	leases := c.hub.CoordinationV1().Leases(c.namespace)
-	lease, err := leases.Get(ctx, storageClaimName, metav1.GetOptions{})
+	lease, err := leases.Get(ctx, c.claimed.lease, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		_, err = leases.Create(ctx, &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Name: storageClaimName},
+			ObjectMeta: metav1.ObjectMeta{Name: c.claimed.lease},
 			Spec:       c.spec(nil),
 		}, metav1.CreateOptions{})
 		return err
@@ -107,7 +121,7 @@ func (c *storageClaim) renew(ctx context.Context) error {
 	}
 	if holder := ptr.Deref(lease.Spec.HolderIdentity, ""); holder != c.holder {
 		if renewed, held := heldUntilNow(&lease.Spec); held {
-			return &takenError{holder: holder, renewed: renewed}
+			return &takenError{claimed: c.claimed, holder: holder, renewed: renewed}
 		}
 		klog.FromContext(ctx).Info("taking over the hub from a server with other data, which has not been seen since its claim ran out", "holder", holder)
 	}

@@ -2,7 +2,9 @@ package bench_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strconv"
@@ -253,19 +255,27 @@ func BenchmarkMemory(b *testing.B) {
 // resident returns the resident memory of a process in MB.
 func resident(b *testing.B, pid int) float64 {
 	b.Helper()
+	mb, err := residentMemory(pid)
+	if errors.Is(err, fs.ErrNotExist) {
+		b.Skipf("resident memory is read from /proc: %v", err)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	return mb
+}
+
+// residentMemory returns the resident memory of a process in MB.
+func residentMemory(pid int) (float64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		b.Skipf("resident memory is read from /proc: %v", err)
+		return 0, err
 	}
 	for line := range strings.Lines(string(status)) {
 		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
 			kilobytes, err := strconv.Atoi(strings.Fields(rest)[0])
-			if err != nil {
-				b.Fatal(err)
-			}
-			return float64(kilobytes) / 1024
+			return float64(kilobytes) / 1024, err
 		}
 	}
-	b.Fatalf("process %d has no resident memory", pid)
-	return 0
+	return 0, fmt.Errorf("process %d has no resident memory", pid)
 }

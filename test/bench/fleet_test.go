@@ -67,6 +67,13 @@ var theFleet = sync.OnceValues(func() (*fleet, error) {
 })
 
 func TestMain(m *testing.M) {
+	if is, err := runFresh(); is {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	code := m.Run()
 	stop()
 	os.Exit(code)

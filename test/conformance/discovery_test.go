@@ -12,6 +12,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
+	"open-cluster-management.io/hub-apiserver/pkg/apiserver"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -123,6 +124,9 @@ func TestAPIServices(t *testing.T) {
 	served := map[schema.GroupVersion]bool{}
 	for _, k := range kinds() {
 		served[k.version] = true
+	}
+	for _, row := range apiserver.Virtual(apiserver.SearchDependencies{}) {
+		served[row.Version] = true
 	}
 	for version := range served {
 		name := version.Version + "." + version.Group

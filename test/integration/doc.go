@@ -46,6 +46,37 @@
 //
 //  9. works are written again and again   TestWeakness9NothingIsWrittenForNothing, TestNothingIsWrittenWhenNothingChanged, TestWeakness9NoNamespaceMatches (no empty work)
 //
+// The public search service is known to fail in these ways. Ours does not; that both
+// engines answer alike is in pkg/search/enginetest, and that decisions are exact in TestVisibilityIsExact:
+//
+//  1. callers without UID share a cache   TestSearchDoesNotMixCallersUp
+//
+//  2. what was revoked is found for long  TestSearchFollowsGrants, TestSearchFollowsRolesOfTheHub (in searches and in watches that run)
+//
+//  3. Secrets of clusters are found       TestSearchNeverFindsSecretsOfManagedClusters
+//
+//  4. resourceNames are not looked at     TestSearchOnTheHubIsWhatOneMayList/single_names
+//
+//  5. watch where one may list            TestSearchOnTheHubIsWhatOneMayList/not_listing
+//
+//  6. keywords must hit one field         TestSearchQueries/keywords_in_several_properties
+//
+//  7. counts are of fields                TestSearchQueries (every count is that of the items), TestSearchWithGraphQL/search
+//
+//  8. != drops what lacks the property    TestSearchQueries/!=_keeps_what_lacks_the_property, several_negatives_exclude_all_of_them
+//
+//  9. a quote in a label is an error      TestSearchQueries/a_quote_in_a_label, quotes_and_wildcards_in_values_are_data
+//
+// 10. numbers are ordered as texts        TestSearchPages/by_[restarts_desc]
+//
+// 11. the limit cuts off what is related  TestSearchRelated, TestSearchWithGraphQL/related
+//
+// 12. labels are completed in part        TestSearchCompletesEveryLabel
+//
+// 13. unknown properties are silent       TestSearchWarnings
+//
+// 14. a cluster reports what it likes     TestSearchReportsAreOfOnesOwn
+//
 // TestPermissionTable puts the golden files of the renderer to the hub.
 //
 // Some tests are told more by the environment:

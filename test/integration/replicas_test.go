@@ -4,17 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
+	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/pkg/search/postgres/postgrestest"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -40,12 +45,17 @@ func startReplicas(t *testing.T) *replicas {
 	if err := etcd.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	database := filepath.Join(dir, "database-url")
+	if err := os.WriteFile(database, []byte(postgrestest.Start(t)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	r := &replicas{fleet: &fleet{Fleet: &localhub.Fleet{Hub: hub}}, etcd: etcd}
 	for _, name := range []string{"replica-a", "replica-b"} {
 		server := must(localhub.NewAPIServer(localhub.APIServerOptions{
 			Hub: hub, Name: name, Dir: filepath.Join(dir, name), PKIDir: filepath.Join(dir, "pki"), LogDir: dir,
 			EtcdServers: []string{etcd.Endpoint},
 			Args: []string{
+				"--search-engine=postgres", "--search-postgres-url-file=" + database,
 				"--shutdown-delay-duration=1s",
 				"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms",
 			},
@@ -72,6 +82,7 @@ func startReplicas(t *testing.T) *replicas {
 func TestReplicas(t *testing.T) {
 	r := startReplicas(t)
 	t.Run("both serve one truth", r.shareTruth)
+	t.Run("both find what is reported to one", r.shareSearch)
 	t.Run("one takes over from the other", r.takeOver)
 	t.Run("they roll without a failed request", r.roll)
 	t.Run("what was stored long ago", func(t *testing.T) { r.keepLegacy(t) })
@@ -99,6 +110,45 @@ func reportedBy(t *testing.T, client versioned.Interface, name string) {
 		}
 		return hasCondition(cp, rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionTrue)
 	})
+}
+
+// shareSearch reports to one, and searches and watches with both.
+func (r *replicas) shareSearch(t *testing.T) {
+	reporting := r.reporterFor(t, cluster1)
+	var agents []*versioned.Clientset
+	for _, server := range r.servers {
+		config, err := server.UserConfig(localhub.AgentUser(cluster1), localhub.AgentGroup(cluster1))
+		agents = append(agents, ocmClient(t, config, err))
+	}
+	resources, edges := reporting.shop()
+	full := inventory.Sync{AddResources: resources, AddEdges: edges}
+	if got := must(postReport(t.Context(), agents[0], syncPath(cluster1), true, full))(t); got.TotalResources != len(resources) || got.TotalEdges != len(edges) {
+		t.Fatalf("the answer is %+v", got)
+	}
+	pods := []string{"pod.payments.web-1-a", "pod.payments.web-1-b", "pod.default.job-x", "pod.default.bare"}
+	for i, client := range r.clients {
+		finds(t, client, "kind:Pod", pods...)
+		list := must(client.SearchV1alpha1().FleetResources(cluster1).List(t.Context(), metav1.ListOptions{FieldSelector: "kind=Pod"}))(t)
+		watching := must(client.SearchV1alpha1().FleetResources(cluster1).Watch(t.Context(), metav1.ListOptions{FieldSelector: "kind=Pod", ResourceVersion: list.ResourceVersion}))(t)
+		name := fmt.Sprintf("to-the-other-%d", i)
+		must(postReport(t.Context(), agents[1-i], syncPath(cluster1), false, inventory.Sync{AddResources: []inventory.Resource{reporting.resource("Pod", "default", name, nil)}}))(t)
+		pods = append(pods, uidOf("Pod", "default", name))
+		wantEvent(t, watching, watch.Added, uidOf("Pod", "default", name))
+		watching.Stop()
+		finds(t, client, "kind:Pod", pods...)
+	}
+	// Where one has been, the other goes on.
+	request := textQuery("kind:Pod")
+	request.OrderBy, request.Limit = []string{"name"}, ptr.To[int32](4)
+	first := must(search(t.Context(), r.clients[0], request))(t)
+	request.Continue = first.Continue
+	second := must(search(t.Context(), r.clients[1], request))(t)
+	if got := append(first.Items, second.Items...); len(got) != len(pods) || int(second.Count) != len(pods) {
+		t.Errorf("%d of %d are on two pages of two replicas", len(got), len(pods))
+	}
+	if state := must(r.clients[1].SearchV1alpha1().Inventories(cluster1).Get(t.Context(), cluster1, metav1.GetOptions{}))(t); state.Status.State != searchv1alpha1.InventoryReporting {
+		t.Errorf("the inventory is %+v", state.Status)
+	}
 }
 
 func holder(ctx context.Context, hub kubernetes.Interface) (string, error) {

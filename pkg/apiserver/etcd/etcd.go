@@ -63,7 +63,7 @@ func Start(ctx context.Context, options Options) (*Server, error) {
 	if s.lock, err = lock(ctx, options.DataDir); err != nil {
 		return nil, err
 	}
-	if s.storageID, err = readStorageID(filepath.Join(options.DataDir, idFile)); err != nil {
+	if s.storageID, err = ReadStorageID(filepath.Join(options.DataDir, idFile)); err != nil {
 		s.Stop()
 		return nil, fmt.Errorf("identity of the data: %w", err)
 	}
@@ -169,7 +169,8 @@ func (s *Server) placeSocket(dataDir string) error {
 	return nil
 }
 
-func readStorageID(path string) (string, error) {
+// ReadStorageID reads the name of some data from a file, and makes one if there is none.
+func ReadStorageID(path string) (string, error) {
 	id, err := os.ReadFile(path)
 	if err == nil && len(id) > 0 {
 		return string(id), nil

@@ -56,6 +56,7 @@ const (
 
 func init() {
 	utilruntime.Must(logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate))
+	utilruntime.Must(utilfeature.DefaultMutableFeatureGate.Add(apiserver.FeatureGates))
 }
 
 // Options are the flags of the API server.
@@ -78,6 +79,8 @@ type Options struct {
 	WorkExecutor    string
 	// MaximumTokenValidity bounds how long tokens of ManagedServiceAccounts are valid; 0 for no bound.
 	MaximumTokenValidity time.Duration
+	// Search is how the fleet is searched.
+	Search Search
 }
 
 // New returns the defaults.
@@ -96,6 +99,7 @@ func New() *Options {
 		NamespaceSource:    string(apiserver.NamespacesOfCluster),
 
 		MaximumTokenValidity: defaultTokenValidity,
+		Search:               newSearch(),
 	}
 	if namespace := os.Getenv("POD_NAMESPACE"); namespace != "" {
 		o.Namespace = namespace
@@ -142,6 +146,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	o.addWorkFlags(sets.FlagSet("works"))
 	o.addPermissionFlags(sets.FlagSet("cluster permissions"))
 	o.addAccountFlags(sets.FlagSet("managed service accounts"))
+	o.Search.addFlags(sets.FlagSet("search"))
 	return sets
 }
 
@@ -241,6 +246,7 @@ func (c Completed) Validate() error {
 	if c.MaximumTokenValidity != 0 && c.MaximumTokenValidity < authenticationv1beta1.MinimumValidity {
 		errs = append(errs, fmt.Errorf("--managed-serviceaccount-max-validity must be 0 or at least %s, not %s", authenticationv1beta1.MinimumValidity, c.MaximumTokenValidity))
 	}
+	errs = append(errs, c.Search.validate(c.Embedded())...)
 	for _, err := range componentbasevalidation.ValidateLeaderElectionConfiguration(&c.LeaderElection, field.NewPath("leader-elect")) {
 		errs = append(errs, err)
 	}
@@ -274,6 +280,10 @@ func (c Completed) Config(embedded *etcd.Server) (*apiserver.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	search, err := c.Search.config(c.EmbeddedEtcd.DataDir)
+	if err != nil {
+		return nil, err
+	}
 	if embedded != nil {
 		c.Recommended.Etcd.StorageConfig.Transport.ServerList = []string{embedded.Endpoint()}
 	}
@@ -287,7 +297,7 @@ func (c Completed) Config(embedded *etcd.Server) (*apiserver.Config, error) {
 	if err := c.ServerRun.ApplyTo(&generic.Config); err != nil {
 		return nil, err
 	}
-	if err := c.APIEnablement.ApplyTo(&generic.Config, apiserver.DefaultResourceConfig(), scheme.Scheme); err != nil {
+	if err := c.APIEnablement.ApplyTo(&generic.Config, apiserver.DefaultResourceConfig(search), scheme.Scheme); err != nil {
 		return nil, err
 	}
 	if err := c.Recommended.ApplyTo(generic); err != nil {
@@ -305,6 +315,7 @@ func (c Completed) Config(embedded *etcd.Server) (*apiserver.Config, error) {
 			MaximumTokenValidity: c.MaximumTokenValidity,
 			LeaderElection:       c.LeaderElection,
 			Embedded:             embedded,
+			Search:               search,
 		},
 	}, nil
 }

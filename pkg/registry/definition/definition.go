@@ -51,6 +51,16 @@ type Resource struct {
 	Subresources map[string]func(*REST) rest.Storage
 }
 
+// Virtual is a row for what is served without being stored.
+type Virtual struct {
+	// Name is the resource in plural and lower case, as in its URL.
+	Name string
+	// Version is the group version that serves it.
+	Version schema.GroupVersion
+	// Storages builds what serves it, by path: its name, and its name with a subresource.
+	Storages func() map[string]rest.Storage
+}
+
 // Group is the API group that the resource is stored under.
 func (r *Resource) Group() string {
 	return r.Versions[0].Group

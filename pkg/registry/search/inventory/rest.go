@@ -22,12 +22,15 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/ingest"
+	"open-cluster-management.io/hub-apiserver/pkg/search/terms"
 )
 
-// REST serves inventories.
+// REST serves inventories, to each caller those of the clusters whose resources it may view.
 type REST struct {
 	reports *ingest.Handler
+	scopes  search.Scopes
 }
 
 var (
@@ -38,7 +41,9 @@ var (
 )
 
 // NewREST serves inventories of what a handler takes.
-func NewREST(reports *ingest.Handler) *REST { return &REST{reports: reports} }
+func NewREST(reports *ingest.Handler, scopes search.Scopes) *REST {
+	return &REST{reports: reports, scopes: scopes}
+}
 
 // New implements rest.Storage.
 func (r *REST) New() runtime.Object { return &searchv1alpha1.Inventory{} }
@@ -57,12 +62,12 @@ func (r *REST) GetSingularName() string { return "inventory" }
 
 // Get implements rest.Getter.
 func (r *REST) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
-	states, err := r.reports.States(ctx)
+	states, err := r.states(ctx)
 	if err != nil {
-		return nil, apierrors.NewInternalError(fmt.Errorf("states of the clusters: %w", err))
+		return nil, err
 	}
-	for i := range states {
-		if state := &states[i]; state.Name == name && request.NamespaceValue(ctx) == name {
+	for _, state := range states {
+		if state.Name == name && request.NamespaceValue(ctx) == name {
 			return newObject(state), nil
 		}
 	}
@@ -71,9 +76,9 @@ func (r *REST) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runt
 
 // List implements rest.Lister.
 func (r *REST) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
-	states, err := r.reports.States(ctx)
+	states, err := r.states(ctx)
 	if err != nil {
-		return nil, apierrors.NewInternalError(fmt.Errorf("states of the clusters: %w", err))
+		return nil, err
 	}
 	byLabel, byField := labels.Everything(), fields.Everything()
 	if options != nil && options.LabelSelector != nil {
@@ -84,8 +89,7 @@ func (r *REST) List(ctx context.Context, options *metainternalversion.ListOption
 	}
 	namespace := request.NamespaceValue(ctx)
 	list := &searchv1alpha1.InventoryList{Items: []searchv1alpha1.Inventory{}}
-	for i := range states {
-		state := &states[i]
+	for _, state := range states {
 		about := fields.Set{"metadata.name": state.Name, "metadata.namespace": state.Name}
 		if (namespace == "" || namespace == state.Name) && byLabel.Matches(labels.Set{}) && byField.Matches(about) {
 			list.Items = append(list.Items, *newObject(state))
@@ -98,6 +102,26 @@ func (r *REST) List(ctx context.Context, options *metainternalversion.ListOption
 		return 1
 	})
 	return list, nil
+}
+
+// states are those of the clusters that the caller may view. How much there is on others
+// is none of its business.
+func (r *REST) states(ctx context.Context) ([]*ingest.State, error) {
+	scope, err := terms.Scope(ctx, r.scopes)
+	if err != nil {
+		return nil, err
+	}
+	states, err := r.reports.States(ctx)
+	if err != nil {
+		return nil, apierrors.NewInternalError(fmt.Errorf("states of the clusters: %w", err))
+	}
+	var out []*ingest.State
+	for i := range states {
+		if state := &states[i]; state.Hub && scope.WholeHub() || !state.Hub && scope.Cluster(state.Name) {
+			out = append(out, state)
+		}
+	}
+	return out, nil
 }
 
 func newObject(state *ingest.State) *searchv1alpha1.Inventory {

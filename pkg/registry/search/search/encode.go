@@ -239,4 +239,3 @@ func appendString(dst []byte, text string) []byte {
 	dst = append(dst, text...)
 	return append(dst, '"')
 }
-

@@ -1,0 +1,100 @@
+package options
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apiserver"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
+)
+
+const (
+	defaultHubCluster = "local-cluster"
+	searchDataFolder  = "search"
+)
+
+var searchVisibilities = []visibility.Mode{visibility.Auto, visibility.RBAC, visibility.Reviews}
+
+// Search are the flags of fleet search.
+type Search struct {
+	// Engine is one of apiserver.SearchEngines.
+	Engine string
+	// DataDir is where the embedded engine keeps its data; in --data-dir if empty.
+	DataDir string
+	// PostgresURLFile has the URL of the database of the engine postgres.
+	PostgresURLFile string
+	// Visibility is one of searchVisibilities.
+	Visibility string
+	// HubCluster is the cluster that is the hub itself.
+	HubCluster string
+}
+
+func newSearch() Search {
+	return Search{Engine: string(apiserver.EmbeddedSearch), Visibility: string(visibility.Auto), HubCluster: defaultHubCluster}
+}
+
+func (s *Search) addFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&s.Engine, "search-engine", s.Engine,
+		"What keeps the resources of the fleet: embedded, in this process, for one server; postgres, for several; or none, for a server without search.")
+	fs.StringVar(&s.DataDir, "search-data-dir", s.DataDir,
+		"Directory for the data of the embedded search engine. Defaults to the directory search in --data-dir.")
+	fs.StringVar(&s.PostgresURLFile, "search-postgres-url-file", s.PostgresURLFile,
+		"File with the URL, or the connection string, of the database of the search engine postgres.")
+	fs.StringVar(&s.Visibility, "search-visibility", s.Visibility,
+		"How it is decided who finds what: RBAC evaluates the hub's roles and bindings in this process; Reviews asks the hub for each kind and namespace, which works with any authorizer; Auto does the first as long as the hub says that RBAC alone decides, and the second otherwise.")
+	fs.StringVar(&s.HubCluster, "hub-cluster-name", s.HubCluster,
+		"Name of the cluster that is the hub itself. What is reported in the namespace of that name are the hub's own resources, and found by those who may list them there.")
+}
+
+func (s *Search) validate(embeddedEtcd bool) []error {
+	var errs []error
+	engine := apiserver.SearchEngine(s.Engine)
+	if !slices.Contains(apiserver.SearchEngines, engine) {
+		errs = append(errs, fmt.Errorf("--search-engine must be one of %v, not %q", apiserver.SearchEngines, s.Engine))
+	}
+	if engine == apiserver.EmbeddedSearch && s.DataDir == "" && !embeddedEtcd {
+		errs = append(errs, errors.New("--search-data-dir must be given for the embedded search engine; several servers take --search-engine=postgres, and --search-engine=none does without search"))
+	}
+	if engine == apiserver.PostgresSearch && s.PostgresURLFile == "" {
+		errs = append(errs, fmt.Errorf("--search-postgres-url-file must be given with --search-engine=%s", s.Engine))
+	}
+	if !slices.Contains(searchVisibilities, visibility.Mode(s.Visibility)) {
+		errs = append(errs, fmt.Errorf("--search-visibility must be one of %v, not %q", searchVisibilities, s.Visibility))
+	}
+	if problems := apivalidation.ValidateNamespaceName(s.HubCluster, false); len(problems) > 0 {
+		errs = append(errs, fmt.Errorf("--hub-cluster-name must be the name of a namespace, not %q: %s", s.HubCluster, strings.Join(problems, ", ")))
+	}
+	return errs
+}
+
+// config is the server's configuration of search; nil for a server without.
+func (s *Search) config(dataDir string) (*apiserver.SearchConfig, error) {
+	config := &apiserver.SearchConfig{
+		Engine: apiserver.SearchEngine(s.Engine), DataDir: s.DataDir,
+		Visibility: visibility.Mode(s.Visibility), HubCluster: s.HubCluster,
+		ByClusterPermission: utilfeature.DefaultFeatureGate.Enabled(apiserver.SearchByClusterPermission),
+	}
+	switch config.Engine {
+	case apiserver.NoSearch:
+		return nil, nil
+	case apiserver.EmbeddedSearch:
+		if config.DataDir == "" {
+			config.DataDir = filepath.Join(dataDir, searchDataFolder)
+		}
+	default:
+		content, err := os.ReadFile(s.PostgresURLFile)
+		if err != nil {
+			return nil, fmt.Errorf("--search-postgres-url-file: %w", err)
+		}
+		config.PostgresURL = strings.TrimSpace(string(content))
+	}
+	return config, nil
+}

@@ -1,0 +1,288 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/healthz"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	kubeinformers "k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-base/featuregate"
+	baseversion "k8s.io/component-base/version"
+
+	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
+	clusterinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/search/graphql"
+	"open-cluster-management.io/hub-apiserver/pkg/search"
+	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
+	"open-cluster-management.io/hub-apiserver/pkg/search/ingest"
+	"open-cluster-management.io/hub-apiserver/pkg/search/postgres"
+	"open-cluster-management.io/hub-apiserver/pkg/worksync"
+)
+
+// SearchByClusterPermission lets callers find on managed clusters what ClusterPermissions
+// let them list there, too. It takes an identity of the hub and one of a managed cluster for the same.
+const SearchByClusterPermission featuregate.Feature = "SearchByClusterPermission"
+
+// FeatureGates are the server's own.
+var FeatureGates = map[featuregate.Feature]featuregate.FeatureSpec{
+	SearchByClusterPermission: {Default: false, PreRelease: featuregate.Alpha},
+}
+
+// SearchEngine says what keeps the resources of the fleet.
+type SearchEngine string
+
+const (
+	// EmbeddedSearch keeps them in this process, for one server.
+	EmbeddedSearch SearchEngine = "embedded"
+	// PostgresSearch keeps them in PostgreSQL, for several servers.
+	PostgresSearch SearchEngine = "postgres"
+	// NoSearch is a server without search.
+	NoSearch SearchEngine = "none"
+)
+
+// SearchEngines are all that there are.
+var SearchEngines = []SearchEngine{EmbeddedSearch, PostgresSearch, NoSearch}
+
+const (
+	searchOpenTimeout  = time.Minute
+	rulesReviewTimeout = 10 * time.Second
+	searchClaimID      = "id"
+	graphqlResource    = "graphql"
+)
+
+// SearchConfig is how the fleet is searched.
+type SearchConfig struct {
+	Engine SearchEngine
+	// DataDir is where the embedded engine keeps its data.
+	DataDir string
+	// PostgresURL is the database of the engine postgres.
+	PostgresURL string
+	// Visibility is how it is decided who finds what.
+	Visibility visibility.Mode
+	// HubCluster is the cluster that is the hub itself.
+	HubCluster string
+	// ByClusterPermission is whether SearchByClusterPermission is enabled.
+	ByClusterPermission bool
+}
+
+// fleetSearch is what searches the fleet.
+type fleetSearch struct {
+	engine   search.Engine
+	scopes   *visibility.Compiler
+	reports  *ingest.Handler
+	graphql  http.Handler
+	bindings kubeinformers.SharedInformerFactory
+	// claim is nil for an engine that several servers may share, and beside an embedded
+	// etcd, whose claim holds for both.
+	claim *storageClaim
+}
+
+// openEngine opens what keeps the resources of the fleet.
+func (c *SearchConfig) openEngine(ctx context.Context) (search.Engine, error) {
+	ctx, cancel := context.WithTimeout(ctx, searchOpenTimeout)
+	defer cancel()
+	switch c.Engine {
+	case EmbeddedSearch:
+		engine, err := embedded.Open(c.DataDir, embedded.Options{})
+		if errors.Is(err, search.ErrInUse) {
+			return nil, fmt.Errorf("%w: run several servers with --search-engine=%s, or stop the other one first", err, PostgresSearch)
+		}
+		return engine, err
+	case PostgresSearch:
+		return postgres.Open(ctx, postgres.Options{DSN: c.PostgresURL})
+	}
+	return nil, fmt.Errorf("unknown search engine %q", c.Engine)
+}
+
+// newSearch opens the engine and builds what is around it.
+func (c CompletedConfig) newSearch(hub kubernetes.Interface, clusters clusterinformers.ManagedClusterInformer, roles kubeinformers.SharedInformerFactory, works cache.SharedIndexInformer, deliverer *worksync.Deliverer) (_ *fleetSearch, err error) {
+	config := c.extra.Search
+	out := &fleetSearch{
+		bindings: kubeinformers.NewSharedInformerFactoryWithOptions(hub, 0, kubeinformers.WithTransform(onlySubjects)),
+	}
+	if out.engine, err = config.openEngine(context.Background()); err != nil {
+		return nil, fmt.Errorf("search engine %s: %w", config.Engine, err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, out.engine.Close())
+		}
+	}()
+	if config.Engine == EmbeddedSearch && c.extra.Embedded == nil {
+		id, err := etcd.ReadStorageID(filepath.Join(config.DataDir, searchClaimID))
+		if err != nil {
+			return nil, fmt.Errorf("identity of the search data: %w", err)
+		}
+		out.claim = newStorageClaim(hub, c.extra.Namespace, searchClaim, id)
+	}
+
+	names := func() ([]string, error) {
+		if !clusters.Informer().HasSynced() {
+			return nil, errors.New("the ManagedClusters are not known yet")
+		}
+		existing, err := clusters.Lister().List(labels.Everything())
+		if err != nil {
+			return nil, err
+		}
+		out := make([]string, 0, len(existing))
+		for _, cluster := range existing {
+			out = append(out, cluster.Name)
+		}
+		return out, nil
+	}
+	out.reports, err = ingest.New(ingest.Config{
+		Engine: out.engine, HubCluster: config.HubCluster, Clusters: names, Version: baseversion.Get().GitVersion,
+		ClusterExists: func(cluster string) bool {
+			_, err := clusters.Lister().Get(cluster)
+			return err == nil
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := clusters.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(any) { out.reports.Notify() }}); err != nil {
+		return nil, fmt.Errorf("following ManagedClusters: %w", err)
+	}
+
+	// What a caller may find is kept by the Compiler, so that nothing else need keep answers.
+	reviews, err := authorizerfactory.DelegatingAuthorizerConfig{
+		SubjectAccessReviewClient: hub.AuthorizationV1(), WebhookRetryBackoff: genericoptions.DefaultAuthWebhookRetryBackoff(),
+	}.New()
+	if err != nil {
+		return nil, fmt.Errorf("building the authorizer of searches: %w", err)
+	}
+	scopes := visibility.Config{
+		Mode:                config.Visibility,
+		Roles:               roles.Rbac().V1().Roles().Informer(),
+		ClusterRoles:        roles.Rbac().V1().ClusterRoles().Informer(),
+		RoleBindings:        out.bindings.Rbac().V1().RoleBindings().Informer(),
+		ClusterRoleBindings: out.bindings.Rbac().V1().ClusterRoleBindings().Informer(),
+		Authorizer:          reviews,
+		RulesReview:         rulesReview(hub),
+		HubClasses:          out.engine.HubClasses,
+		Clusters: func() []string {
+			known, err := names()
+			if err != nil {
+				return nil
+			}
+			return known
+		},
+	}
+	if config.ByClusterPermission {
+		scopes.Works, scopes.Delivered = works, deliverer.Delivered
+	}
+	if out.scopes, err = visibility.New(scopes); err != nil {
+		return nil, err
+	}
+	out.graphql, err = graphql.New(graphql.Config{Engine: out.engine, Scopes: out.scopes, Silent: out.staleClusters})
+	return out, err
+}
+
+// staleClusters are the clusters whose resources are not known, or may be out of date.
+func (f *fleetSearch) staleClusters(ctx context.Context) ([]string, error) {
+	states, err := f.reports.States(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for i := range states {
+		if state := &states[i]; !state.Hub && (state.Absent || state.Silent || state.Incomplete) {
+			out = append(out, state.Name)
+		}
+	}
+	return out, nil
+}
+
+// rulesReview asks the hub for the rules of the server itself, and tells whether the hub
+// says that there may be more: then some authorizer other than RBAC decides, for everyone.
+func rulesReview(hub kubernetes.Interface) func(context.Context) (bool, error) {
+	return func(ctx context.Context) (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, rulesReviewTimeout)
+		defer cancel()
+		review, err := hub.AuthorizationV1().SelfSubjectRulesReviews().Create(ctx, &authorizationv1.SelfSubjectRulesReview{
+			Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: metav1.NamespaceDefault},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			return false, fmt.Errorf("reviewing rules: %w", err)
+		}
+		return review.Status.Incomplete, nil
+	}
+}
+
+// onlySubjects keeps of a binding what says whom it binds to what.
+func onlySubjects(obj any) (any, error) {
+	kept := func(meta metav1.ObjectMeta) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: meta.Namespace, Name: meta.Name, UID: meta.UID, ResourceVersion: meta.ResourceVersion}
+	}
+	switch binding := obj.(type) {
+	case *rbacv1.RoleBinding:
+		binding.ObjectMeta = kept(binding.ObjectMeta)
+	case *rbacv1.ClusterRoleBinding:
+		binding.ObjectMeta = kept(binding.ObjectMeta)
+	}
+	return obj, nil
+}
+
+// addHooks has the generic server run what search needs. A server that has just started is
+// not ready before it can search, but one that may not read the hub's RBAC does everything else.
+func (f *fleetSearch) addHooks(s *Server, access *hubAccess) (map[string]func(context.Context), error) {
+	err := s.generic.AddReadyzChecks(healthz.NamedCheck("search", func(*http.Request) error {
+		if !f.scopes.HasSynced() && !access.deniesSearch() {
+			return visibility.ErrNotSynced
+		}
+		return nil
+	}))
+	if err != nil {
+		return nil, err
+	}
+	return map[string]func(context.Context){
+		"search-permissions": func(ctx context.Context) {
+			f.bindings.Start(ctx.Done())
+			defer f.bindings.Shutdown()
+			f.scopes.Run(ctx)
+			<-ctx.Done()
+		},
+		"search-clusters": f.reports.Run,
+	}, nil
+}
+
+// searched tells whether the server searches the fleet.
+func (c CompletedConfig) searched() bool {
+	return c.extra.Search != nil && c.generic.MergedResourceConfig.ResourceEnabled(searchv1alpha1.SchemeGroupVersion.WithResource("searches"))
+}
+
+// serveGraphQL has a generic server serve GraphQL below the path of the group, after it
+// has authenticated the caller and authorized it to create or list graphql in the
+// group. Subscriptions may last, as watches may.
+func (f *fleetSearch) serveGraphQL(generic *genericapiserver.CompletedConfig) {
+	path := genericapiserver.APIGroupPrefix + "/" + searchv1alpha1.SchemeGroupVersion.String() + "/" + graphqlResource
+	generic.BuildHandlerChainFunc = func(api http.Handler, config *genericapiserver.Config) http.Handler {
+		return genericapiserver.DefaultBuildHandlerChain(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == path {
+				f.graphql.ServeHTTP(w, r)
+				return
+			}
+			api.ServeHTTP(w, r)
+		}), config)
+	}
+	longRunning := generic.LongRunningFunc
+	generic.LongRunningFunc = func(r *http.Request, info *request.RequestInfo) bool {
+		return r.URL.Path == path && graphql.LongRunning(r) || longRunning(r, info)
+	}
+}

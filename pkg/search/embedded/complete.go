@@ -1,0 +1,316 @@
+package embedded
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
+	"open-cluster-management.io/hub-apiserver/pkg/search"
+	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+)
+
+// Complete implements search.Engine.
+func (e *Engine) Complete(ctx context.Context, scope visibility.Scope, request *search.CompletionRequest) (*search.Completion, error) {
+	defer observe("complete", time.Now())
+	r, err := e.read(ctx, scope, request.Now)
+	if err != nil {
+		return nil, err
+	}
+	defer r.close()
+	found, err := r.matches(&request.Query)
+	if err != nil {
+		return nil, err
+	}
+	c := &completer{reader: r, found: selection{bitmap: found, dense: r.denseOf(found)}, prefix: request.Prefix, limit: request.Limit}
+	if c.limit < 0 {
+		c.limit = r.terms.len() + len(r.clusters)
+	}
+	if request.Property == query.Cluster {
+		return c.clusterNames(), nil
+	}
+	id, known := r.propertyNames[request.Property]
+	if !known || found.IsEmpty() {
+		return &search.Completion{}, nil
+	}
+	c.property = r.properties.get(id)
+	total := int(found.GetCardinality())
+	if c.walkCost(total) < total*completionRowCost {
+		return c.walk()
+	}
+	return c.aggregate(id)
+}
+
+// completer finds the values of one property.
+type completer struct {
+	*reader
+	property *property
+	found    selection
+	prefix   string
+	limit    int
+}
+
+// completionRowCost is that of looking at a row for a value, in nanoseconds as termCost.
+const completionRowCost = 250
+
+// walkCost estimates the time to walk through terms until enough are found.
+func (c *completer) walkCost(total int) int {
+	terms := 0
+	for _, n := range c.property.counts {
+		terms += n
+	}
+	return int(min(float64(terms), 2*float64(terms)*float64(c.limit+1)/float64(total))) * termCost
+}
+
+// hasPrefix tells whether a value is asked for.
+func (c *completer) hasPrefix(value string) bool {
+	return len(value) >= len(c.prefix) && (c.prefix == "" || query.ContainsFold(value[:len(c.prefix)], c.prefix))
+}
+
+// clusterNames are the values of the property cluster.
+func (c *completer) clusterNames() *search.Completion {
+	var values []search.ValueCount
+	for _, cluster := range c.clusters {
+		if n := cluster.rows.countIn(&c.found); n > 0 && c.hasPrefix(cluster.name) {
+			values = append(values, search.ValueCount{Value: cluster.name, Count: n})
+		}
+	}
+	return c.complete(values)
+}
+
+// complete makes the answer from all values, in any order.
+func (c *completer) complete(values []search.ValueCount) *search.Completion {
+	completion := &search.Completion{Values: values, Numbers: len(values) > 0, Times: len(values) > 0}
+	keys := make(map[string]float64, len(values))
+	for _, value := range values {
+		number, is := query.ParseNumber(value.Value)
+		if is {
+			keys[value.Value] = number
+		}
+		completion.Numbers = completion.Numbers && is
+		completion.Times = completion.Times && query.IsTime(value.Value)
+	}
+	slices.SortFunc(values, func(a, b search.ValueCount) int {
+		ka, kb := orderedKey{text: a.Value}, orderedKey{text: b.Value}
+		ka.value, ka.number = keys[a.Value]
+		kb.value, kb.number = keys[b.Value]
+		return compareKeys(&ka, &kb)
+	})
+	if completion.Numbers || completion.Times {
+		completion.Min, completion.Max = values[0].Value, values[len(values)-1].Value
+	}
+	if len(values) > c.limit {
+		completion.Values, completion.More = values[:c.limit], true
+	}
+	if len(completion.Values) == 0 {
+		completion.Values = nil
+	}
+	return completion
+}
+
+// aggregate looks at the rows.
+func (c *completer) aggregate(property uint32) (*search.Completion, error) {
+	counts := map[uint32]int{}
+	doubled := map[string]int{}
+	visited := 0
+	var terms []uint32
+	c.found.bitmap.Iterate(func(row uint32) bool {
+		data := c.rows.at(row).data
+		terms = terms[:0]
+		for at := uidEnd(data); at < len(data); {
+			var number uint32
+			number, at = uvarint(data, at)
+			info := c.terms.at(number).info
+			if c.fields.get(info.field()).property == property {
+				if !info.empty() {
+					terms = append(terms, number)
+				}
+			} else if len(terms) > 0 {
+				break
+			}
+		}
+		slices.Sort(terms)
+		for i, number := range terms {
+			if i == 0 || terms[i-1] != number {
+				counts[number]++
+			}
+		}
+		c.sameValues(terms, doubled)
+		visited++
+		return visited%checkEvery != 0 || c.pause() == nil
+	})
+	if err := c.ctx.Err(); err != nil {
+		return nil, err
+	}
+	byValue := map[string]int{}
+	for number, n := range counts {
+		if value := c.shown(c.terms.at(number)); c.hasPrefix(value) {
+			byValue[value] += n
+		}
+	}
+	values := make([]search.ValueCount, 0, len(byValue))
+	for value, n := range byValue {
+		values = append(values, search.ValueCount{Value: value, Count: n - doubled[value]})
+	}
+	return c.complete(values), nil
+}
+
+// sameValues counts the values that a row has more than once as different terms, such
+// as a number and a string with its digits.
+func (c *completer) sameValues(terms []uint32, doubled map[string]int) {
+	if len(terms) < 2 || c.property.uniform() {
+		return
+	}
+	seen := map[string]struct{}{}
+	for i, number := range terms {
+		if i > 0 && terms[i-1] == number {
+			continue
+		}
+		value := c.shown(c.terms.at(number))
+		if _, was := seen[value]; was {
+			doubled[value]++
+		}
+		seen[value] = struct{}{}
+	}
+}
+
+// uniform tells whether different terms have different values for certain.
+func (p *property) uniform() bool {
+	return p.variants[query.List].empty() && p.emptyKeys == 0 && p.counts[orderNum>>4] == 0
+}
+
+// walk goes through the terms in order.
+func (c *completer) walk() (*search.Completion, error) {
+	completion := &search.Completion{}
+	o := c.property.order
+	first, some := "", false
+	steps := 0
+	at := position{}
+	if c.prefix != "" && !hasLetters(c.prefix) && c.property.counts[orderNum>>4] == 0 {
+		at = c.seek(o, textKey(c.prefix))
+	}
+	for o.valid(at) {
+		if steps++; steps%checkEvery == 0 && c.pause() != nil {
+			return nil, c.ctx.Err()
+		}
+		value, count, next := c.valueAt(at)
+		if count > 0 {
+			if !some {
+				first, some = value, true
+			}
+			if len(completion.Values) == c.limit {
+				completion.More = true
+				break
+			}
+			completion.Values = append(completion.Values, search.ValueCount{Value: value, Count: count})
+		}
+		at = next
+	}
+	if !some {
+		return completion, nil
+	}
+	return completion, c.bounds(completion, first, at)
+}
+
+func hasLetters(text string) bool {
+	return strings.ContainsFunc(text, func(r rune) bool { return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' })
+}
+
+// valueAt is the value at a place, its count of what is found, and the place behind
+// the terms with this value.
+func (c *completer) valueAt(at position) (value string, count int, next position) {
+	o := c.property.order
+	t := c.terms.at(o.term(at))
+	next = o.next(at)
+	if c.prefix != "" && !c.hasPrefix(c.shown(t)) {
+		return "", 0, next
+	}
+	if !o.valid(next) || !c.same(t, c.terms.at(o.term(next))) {
+		if count = t.rows.countIn(&c.found); count > 0 {
+			value = c.shown(t)
+		}
+		return value, count, next
+	}
+	value = c.shown(t)
+	all := union{reader: c.reader}
+	all.add(&t.rows)
+	for o.valid(next) && c.same(t, c.terms.at(o.term(next))) {
+		all.add(&c.terms.at(o.term(next)).rows)
+		next = o.next(next)
+	}
+	return value, int(all.bitmap().AndCardinality(c.found.bitmap)), next
+}
+
+// same tells whether two terms have the same value.
+func (c *completer) same(a, b *term) bool {
+	if a.info.field() == b.info.field() {
+		return a.text == b.text
+	}
+	fa, fb := c.fields.get(a.info.field()), c.fields.get(b.info.field())
+	if fa.kind != query.Map && fb.kind != query.Map {
+		return a.text == b.text
+	}
+	return len(fa.key)+len(a.text) == len(fb.key)+len(b.text) && c.shown(a) == c.shown(b)
+}
+
+// bounds fills in what is true of all values, also of those behind where the walk
+// stopped because there were enough.
+func (c *completer) bounds(completion *search.Completion, first string, stopped position) error {
+	_, numbers := query.ParseNumber(first)
+	times := query.IsTime(first)
+	if !numbers && !times {
+		return nil
+	}
+	last := first
+	switch {
+	case !completion.More:
+		last = completion.Values[len(completion.Values)-1].Value
+		for _, value := range completion.Values {
+			times = times && query.IsTime(value.Value)
+		}
+	case times && c.property.counts[orderText>>4] > 0:
+		// Times and other texts are in one order, so all that follow must be looked at.
+		for at, steps := stopped, 1; times && c.property.order.valid(at); steps++ {
+			if steps%checkEvery == 0 && c.pause() != nil {
+				return c.ctx.Err()
+			}
+			value, count, next := c.valueAt(at)
+			if count > 0 {
+				last, times = value, query.IsTime(value)
+			}
+			at = next
+		}
+	default:
+		var err error
+		if last, err = c.last(first); err != nil {
+			return err
+		}
+	}
+	if numbers {
+		_, numbers = query.ParseNumber(last)
+	}
+	if numbers || times {
+		completion.Numbers, completion.Times = numbers, times
+		completion.Min, completion.Max = first, last
+	}
+	return nil
+}
+
+// last is the last of all values.
+func (c *completer) last(first string) (string, error) {
+	o := c.property.order
+	for at, steps := o.previous(o.end()), 1; o.valid(at); at, steps = o.previous(at), steps+1 {
+		if steps%checkEvery == 0 && c.pause() != nil {
+			return "", c.ctx.Err()
+		}
+		t := c.terms.at(o.term(at))
+		if t.rows.countIn(&c.found) == 0 {
+			continue
+		}
+		if value := c.shown(t); c.hasPrefix(value) {
+			return value, nil
+		}
+	}
+	return first, nil
+}

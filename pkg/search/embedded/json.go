@@ -1,0 +1,128 @@
+package embedded
+
+import (
+	"unicode/utf8"
+
+	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+)
+
+// isPlain tells whether a text is the same in JSON between quotes.
+func isPlain(text string) bool {
+	ascii := true
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c < ' ' || c == '"' || c == '\\':
+			return false
+		case c >= utf8.RuneSelf:
+			ascii = false
+		}
+	}
+	return ascii || utf8.ValidString(text)
+}
+
+// quoted is a text as JSON.
+func quoted(text string) string {
+	if isPlain(text) {
+		return `"` + text + `"`
+	}
+	return string(appendQuoted(nil, text))
+}
+
+// appendQuoted appends a text as JSON, just as query does.
+func appendQuoted(dst []byte, text string) []byte {
+	const before, after = `{"":`, `}`
+	object := query.Properties{{Type: query.String, Leaves: []query.Leaf{{Type: query.String, Text: text}}}}.AppendJSON(nil)
+	return append(dst, object[len(before):len(object)-len(after)]...)
+}
+
+// appendJSON appends the object of a row's properties.
+func (s *state) appendJSON(dst []byte, data string) []byte {
+	dst = append(dst, '{')
+	last, open := ^uint32(0), query.String
+	for at := uidEnd(data); at < len(data); {
+		var number uint32
+		number, at = uvarint(data, at)
+		t := s.terms.at(number)
+		f := *s.fields.at(t.info.field())
+		if f.property != last {
+			if last != ^uint32(0) {
+				dst = append(closed(dst, open), ',')
+			}
+			last, open = f.property, f.kind
+			dst = append(dst, (*s.properties.at(last)).json...)
+			switch open {
+			case query.Map:
+				dst = append(dst, '{')
+			case query.List:
+				dst = append(dst, '[')
+			}
+		} else {
+			dst = append(dst, ',')
+		}
+		if t.info.empty() {
+			continue
+		}
+		if open == query.Map {
+			dst = append(dst, f.keyJSON...)
+		}
+		switch {
+		case t.info.plain():
+			dst = append(dst, '"')
+			dst = append(dst, t.text...)
+			dst = append(dst, '"')
+		case t.info.leaf() == query.String:
+			dst = appendQuoted(dst, t.text)
+		default:
+			dst = append(dst, t.text...)
+		}
+	}
+	return append(closed(dst, open), '}')
+}
+
+// closed ends what a property began.
+func closed(dst []byte, kind query.Type) []byte {
+	switch kind {
+	case query.Map:
+		return append(dst, '}')
+	case query.List:
+		return append(dst, ']')
+	default:
+		return dst
+	}
+}
+
+// decoded are the properties of a row.
+func (s *state) decoded(data string) query.Properties {
+	count := 0
+	for at := uidEnd(data); at < len(data); count++ {
+		_, at = uvarint(data, at)
+	}
+	leaves := make([]query.Leaf, 0, count)
+	properties := make(query.Properties, 0, count)
+	last := ^uint32(0)
+	for at := uidEnd(data); at < len(data); {
+		var number uint32
+		number, at = uvarint(data, at)
+		t := s.terms.at(number)
+		f := s.fields.get(t.info.field())
+		if f.property != last {
+			last = f.property
+			p := query.Property{Name: s.properties.get(last).name, Type: f.kind, Leaves: leaves[len(leaves):]}
+			if f.kind < query.Map {
+				p.Type = t.info.leaf()
+			}
+			properties = append(properties, p)
+		}
+		if t.info.empty() {
+			continue
+		}
+		leaves = append(leaves, query.Leaf{Key: f.key, Type: t.info.leaf(), Text: t.text})
+		p := &properties[len(properties)-1]
+		p.Leaves = p.Leaves[:len(p.Leaves)+1]
+	}
+	for i := range properties {
+		p := &properties[i]
+		p.Leaves = p.Leaves[:len(p.Leaves):len(p.Leaves)]
+	}
+	return properties
+}

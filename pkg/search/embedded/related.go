@@ -1,0 +1,170 @@
+package embedded
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/RoaringBitmap/roaring/v2"
+
+	"open-cluster-management.io/hub-apiserver/pkg/search"
+)
+
+// walker follows edges between rows that the caller may find.
+type walker struct {
+	*reader
+	depth          int
+	visible, found dense
+}
+
+// related gives what is related to the rows found.
+func (r *reader) related(found *roaring.Bitmap, request *search.Request) ([]search.Related, error) {
+	w := &walker{reader: r, depth: max(1, request.RelatedDepth), visible: r.denseOf(r.scope), found: r.denseOf(found)}
+	reached, err := w.reach(found)
+	if err != nil {
+		return nil, err
+	}
+	byKind := w.byKind(reached, request.RelatedKinds)
+	related := make([]search.Related, 0, len(byKind))
+	for kind, rows := range byKind {
+		one := search.Related{Kind: kind, Count: len(rows)}
+		if request.RelatedItems {
+			if request.RelatedLimit >= 0 {
+				rows = rows[:min(len(rows), request.RelatedLimit)]
+			}
+			if one.Items, err = r.items(rows); err != nil {
+				return nil, err
+			}
+			if err := w.relate(one.Items, rows); err != nil {
+				return nil, err
+			}
+		}
+		related = append(related, one)
+	}
+	slices.SortFunc(related, func(a, b search.Related) int { return strings.Compare(a.Kind, b.Kind) })
+	return related, nil
+}
+
+// passes tells whether paths go on from a row.
+func (w *walker) passes(number uint32) bool {
+	kind := w.kindOf(w.rows.at(number))
+	return kind != "Node" && kind != "Channel"
+}
+
+// reach are the rows that can be reached from those found, which are not among them.
+func (w *walker) reach(found *roaring.Bitmap) (dense, error) {
+	seen := w.dense(w.rows.len())
+	reached := w.dense(w.rows.len())
+	var level, next []uint32
+	visited := 0
+	step := func(number uint32, last bool) {
+		for _, e := range w.adjacency.get(number) {
+			other := e.other()
+			if seen.has(other) || !w.visible.has(other) {
+				continue
+			}
+			seen.set(other)
+			if !w.found.has(other) {
+				reached.set(other)
+			}
+			if !last && w.passes(other) {
+				next = append(next, other)
+			}
+		}
+	}
+	found.Iterate(func(number uint32) bool {
+		step(number, w.depth == 1)
+		visited++
+		return visited%checkEvery != 0 || w.pause() == nil
+	})
+	for i := 1; i < w.depth && len(next) > 0 && w.ctx.Err() == nil; i++ {
+		level, next = next, level[:0]
+		for _, number := range level {
+			step(number, i == w.depth-1)
+		}
+	}
+	return reached, w.ctx.Err()
+}
+
+// byKind groups rows by their kind, restricted to some kinds unless none are given.
+func (w *walker) byKind(reached dense, kinds []string) map[string][]uint32 {
+	byTerm := map[uint32][]uint32{}
+	reached.each(func(number uint32) {
+		kind := w.rows.at(number).kind
+		byTerm[kind] = append(byTerm[kind], number)
+	})
+	byKind := map[string][]uint32{}
+	for term, rows := range byTerm {
+		kind := ""
+		if term != 0 {
+			kind = w.terms.at(term).text
+		}
+		if len(kinds) > 0 && !slices.ContainsFunc(kinds, func(k string) bool { return strings.EqualFold(k, kind) }) {
+			continue
+		}
+		if had := byKind[kind]; had != nil {
+			rows = slices.Concat(had, rows)
+			slices.Sort(rows)
+		}
+		byKind[kind] = rows
+	}
+	return byKind
+}
+
+// relate fills in what items are related to, by walking back from each.
+func (w *walker) relate(items []search.Item, rows []uint32) error {
+	names := map[uint32]string{}
+	var to []uint32
+	for i, number := range rows {
+		if i%checkEvery == checkEvery-1 && w.pause() != nil {
+			return w.ctx.Err()
+		}
+		to = w.matchesAt(number, to[:0])
+		uids := make([]string, len(to))
+		for j, match := range to {
+			uid, known := names[match]
+			if !known {
+				uid = w.uid(match)
+				names[match] = uid
+			}
+			uids[j] = uid
+		}
+		items[i].RelatedTo = uids
+	}
+	return nil
+}
+
+// matchesAt appends the rows found that a row can be reached from.
+func (w *walker) matchesAt(number uint32, to []uint32) []uint32 {
+	if w.depth == 1 {
+		for _, e := range w.adjacency.get(number) {
+			if w.found.has(e.other()) {
+				to = append(to, e.other())
+			}
+		}
+		slices.Sort(to)
+		return slices.Compact(to)
+	}
+	seen := map[uint32]struct{}{number: {}}
+	level := []uint32{number}
+	for i := 0; i < w.depth && len(level) > 0; i++ {
+		var next []uint32
+		for _, from := range level {
+			for _, e := range w.adjacency.get(from) {
+				other := e.other()
+				if _, was := seen[other]; was || !w.visible.has(other) {
+					continue
+				}
+				seen[other] = struct{}{}
+				if w.found.has(other) {
+					to = append(to, other)
+				}
+				if i+1 < w.depth && w.passes(other) {
+					next = append(next, other)
+				}
+			}
+		}
+		level = next
+	}
+	slices.Sort(to)
+	return to
+}

@@ -1,0 +1,77 @@
+package embedded
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
+	"open-cluster-management.io/hub-apiserver/pkg/search"
+	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+)
+
+// Schema implements search.Engine.
+func (e *Engine) Schema(ctx context.Context, scope visibility.Scope, q *query.Query, now time.Time) ([]search.PropertySchema, error) {
+	defer observe("schema", time.Now())
+	r, err := e.read(ctx, scope, now)
+	if err != nil {
+		return nil, err
+	}
+	defer r.close()
+	found, err := r.matches(q)
+	if err != nil {
+		return nil, err
+	}
+	if found.IsEmpty() {
+		return nil, nil
+	}
+	rows := selection{bitmap: found, dense: r.denseOf(found)}
+	schemas := make([]search.PropertySchema, 0, len(r.propertyNames))
+	for _, id := range r.propertyNames {
+		if p := r.properties.get(id); !p.hidden {
+			if schema, any := p.schema(&rows); any {
+				schemas = append(schemas, schema)
+			}
+		}
+	}
+	slices.SortFunc(schemas, func(a, b search.PropertySchema) int { return strings.Compare(a.Name, b.Name) })
+	return schemas, nil
+}
+
+// schema describes the property as the rows have it; false if none has it.
+func (p *property) schema(rows *selection) (search.PropertySchema, bool) {
+	schema := search.PropertySchema{Name: p.name}
+	some, times := false, true
+	for variant := range p.variants {
+		if !p.variants[variant].intersects(rows) {
+			continue
+		}
+		t := query.Type(variant)
+		if variant == variantTime {
+			t = query.String
+		} else {
+			times = false
+		}
+		if some && schema.Type != t {
+			schema.Type = query.String
+		} else {
+			schema.Type = t
+		}
+		some = true
+	}
+	schema.Time = some && times
+	return schema, some
+}
+
+// intersects tells whether one of the rows is in the set.
+func (s *rowset) intersects(rows *selection) bool {
+	switch {
+	case s.many == nil:
+		return s.one > 0 && rows.dense.has(s.one-1)
+	case s.many.bitmap != nil:
+		return s.many.bitmap.Intersects(rows.bitmap)
+	default:
+		return slices.ContainsFunc(s.many.list, rows.dense.has)
+	}
+}

@@ -1,0 +1,216 @@
+package embedded
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/RoaringBitmap/roaring/v2"
+
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
+	"open-cluster-management.io/hub-apiserver/pkg/search"
+	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+)
+
+// read begins a question. The reader must be closed.
+func (e *Engine) read(ctx context.Context, scope visibility.Scope, now time.Time) (*reader, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s, rows := e.scopes.of(scope, e.current.Load)
+	return &reader{state: s, ctx: ctx, now: now, scope: rows}, nil
+}
+
+// Search implements search.Engine.
+func (e *Engine) Search(ctx context.Context, scope visibility.Scope, request *search.Request) (*search.Result, error) {
+	defer observe("search", time.Now())
+	r, err := e.read(ctx, scope, request.Now)
+	if err != nil {
+		return nil, err
+	}
+	defer r.close()
+	found, err := r.matches(&request.Query)
+	if err != nil {
+		return nil, err
+	}
+	result := &search.Result{Count: int(found.GetCardinality()), Version: r.version}
+	if request.Items {
+		rows, next, err := e.page(r, found, request)
+		if err != nil {
+			return nil, err
+		}
+		result.Continue = next
+		if result.Items, err = r.items(rows); err != nil {
+			return nil, err
+		}
+	}
+	if request.Related {
+		if result.Related, err = r.related(found, request); err != nil {
+			return nil, err
+		}
+	}
+	return result, nil
+}
+
+// Get implements search.Engine.
+func (e *Engine) Get(ctx context.Context, scope visibility.Scope, uid string) (*search.Item, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s := e.current.Load()
+	number, found := s.findUID(uid)
+	if !found || !s.allows(scope, number) {
+		return nil, nil
+	}
+	r := &reader{state: s, ctx: ctx}
+	items, err := r.items([]uint32{number})
+	if err != nil {
+		return nil, err
+	}
+	return &items[0], nil
+}
+
+// page gives the rows of the items that are asked for, and where the next begin.
+func (e *Engine) page(r *reader, found *roaring.Bitmap, request *search.Request) ([]uint32, string, error) {
+	limit := request.Limit
+	if limit < 0 {
+		limit = r.rows.len()
+	}
+	offset := max(0, request.Offset)
+	var from token
+	var err error
+	if request.Continue != "" {
+		if from, err = parseToken(request.Continue, e.epoch, request.OrderBy); err != nil {
+			return nil, "", err
+		}
+		offset = from.offset
+	}
+	if len(request.OrderBy) > 0 {
+		rows, more, err := r.ordered(found, request.OrderBy, &from, offset, limit)
+		if err != nil || !more {
+			return rows, "", err
+		}
+		if len(rows) == 0 {
+			from.offset = offset
+			return rows, from.encode(e.epoch, request.OrderBy), nil
+		}
+		last := rows[len(rows)-1]
+		next := token{uid: r.uid(last)}
+		for _, order := range request.OrderBy {
+			next.keys = append(next.keys, r.sortKey(last, order.Property))
+		}
+		return rows, next.encode(e.epoch, request.OrderBy), nil
+	}
+	rows := make([]uint32, 0, min(limit, int(found.GetCardinality())))
+	if offset >= int(found.GetCardinality()) && offset > 0 {
+		return nil, "", nil
+	}
+	start := from.row
+	if offset > 0 {
+		if start, err = found.Select(uint32(offset)); err != nil {
+			return nil, "", fmt.Errorf("offset %d: %w", offset, err)
+		}
+	}
+	iterator := found.Iterator()
+	iterator.AdvanceIfNeeded(start)
+	for len(rows) < limit && iterator.HasNext() {
+		rows = append(rows, iterator.Next())
+	}
+	if !iterator.HasNext() {
+		return rows, "", nil
+	}
+	next := token{row: iterator.PeekNext()}
+	return rows, next.encode(e.epoch, nil), nil
+}
+
+// checkEvery is after how many rows or terms a reader pauses.
+const checkEvery = 256
+
+// items gives rows as items, whose JSON is in one piece of memory.
+func (r *reader) items(rows []uint32) ([]search.Item, error) {
+	items := make([]search.Item, len(rows))
+	var buffer, uids []byte
+	ends := make([]int, 2*len(rows))
+	if len(rows) > 0 {
+		// Items are of much the same size, so the first ones tell how much is needed.
+		buffer = make([]byte, 0, 1024)
+		uids = make([]byte, 0, len(rows)*56)
+	}
+	for i, number := range rows {
+		if i%checkEvery == checkEvery-1 {
+			if err := r.pause(); err != nil {
+				return nil, err
+			}
+		}
+		at := r.rows.at(number)
+		c := r.clusterOf(at)
+		items[i] = search.Item{Cluster: c.name, Hub: r.classes.at(at.class).class.Hub, Version: at.version}
+		buffer = r.appendJSON(buffer, at.data)
+		uids = appendUIDText(uids, c.name, at.data)
+		ends[2*i], ends[2*i+1] = len(buffer), len(uids)
+		if i == 15 {
+			if need := len(buffer) / 16 * (len(rows) + len(rows)/8); need > cap(buffer) {
+				buffer = append(make([]byte, 0, need), buffer...)
+			}
+		}
+	}
+	text := string(uids)
+	start, uidStart := 0, 0
+	for i := range items {
+		items[i].JSON = buffer[start:ends[2*i]:ends[2*i]]
+		items[i].UID = text[uidStart:ends[2*i+1]]
+		start, uidStart = ends[2*i], ends[2*i+1]
+	}
+	return items, nil
+}
+
+// scalar is the text of a scalar property of a row; false without.
+func (s *state) scalar(data, name string) (string, bool) {
+	id, known := s.propertyNames[name]
+	if !known {
+		return "", false
+	}
+	number := s.firstTerm(data, id)
+	if number == 0 {
+		return "", false
+	}
+	t := s.terms.at(number)
+	if s.fields.get(t.info.field()).kind >= query.Map {
+		return "", false
+	}
+	return t.text, true
+}
+
+// firstTerm is the first term of a property in a row; 0 without.
+func (s *state) firstTerm(data string, property uint32) uint32 {
+	for at := uidEnd(data); at < len(data); {
+		var number uint32
+		number, at = uvarint(data, at)
+		info := s.terms.at(number).info
+		if s.fields.get(info.field()).property == property {
+			if info.empty() {
+				return 0
+			}
+			return number
+		}
+	}
+	return 0
+}
+
+// nameOf is the name of a row.
+func (s *state) nameOf(data string) string {
+	name, _ := s.scalar(data, query.Name)
+	return name
+}
+
+// kindOf is the kind of a row.
+func (s *state) kindOf(r *row) string {
+	if r.kind == 0 {
+		return ""
+	}
+	return s.terms.at(r.kind).text
+}
+
+func expired(token string) error {
+	return fmt.Errorf("continue token %q: %w", token, search.ErrExpired)
+}

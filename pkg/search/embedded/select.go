@@ -1,0 +1,211 @@
+package embedded
+
+import (
+	"context"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/RoaringBitmap/roaring/v2"
+
+	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+)
+
+// selection is a set of rows in the forms that are quick for one or the other use.
+type selection struct {
+	bitmap *roaring.Bitmap
+	dense  dense
+}
+
+// reader answers one question from one state.
+type reader struct {
+	*state
+	ctx context.Context
+	now time.Time
+	// scope has the rows that the caller may find.
+	scope *roaring.Bitmap
+	// borrowed go back to the pool when the answer is complete.
+	borrowed []*[]uint64
+}
+
+var densePool = sync.Pool{New: func() any { return new([]uint64) }}
+
+// dense gives an empty set for rows or terms below a limit, which lasts as long as the reader.
+func (r *reader) dense(limit int) dense {
+	words := (limit + 63) / 64
+	buffer := densePool.Get().(*[]uint64)
+	if cap(*buffer) < words {
+		*buffer = make([]uint64, words+words/8)
+	}
+	*buffer = (*buffer)[:words]
+	clear(*buffer)
+	r.borrowed = append(r.borrowed, buffer)
+	return *buffer
+}
+
+func (r *reader) denseOf(b *roaring.Bitmap) dense {
+	d := r.dense(r.rows.len())
+	b.WriteDenseTo(d)
+	return d
+}
+
+// pause lets others run, so that short questions do not wait for long ones, and tells whether the
+// caller has gone.
+func (r *reader) pause() error {
+	runtime.Gosched()
+	return r.ctx.Err()
+}
+
+// close gives back what the reader has borrowed.
+func (r *reader) close() {
+	for _, buffer := range r.borrowed {
+		densePool.Put(buffer)
+	}
+	r.borrowed = nil
+}
+
+// union collects rows of many sets.
+type union struct {
+	reader *reader
+	// first is the only set so far; then there are rows.
+	first       rowset
+	rows, spare dense
+}
+
+func (u *union) add(s *rowset) {
+	if s.empty() {
+		return
+	}
+	if u.rows == nil {
+		if u.first.empty() {
+			u.first = *s
+			return
+		}
+		u.begin()
+	}
+	u.rows.addRows(s, u.spare)
+}
+
+// begin makes room for rows.
+func (u *union) begin() {
+	if u.rows == nil {
+		u.rows, u.spare = u.reader.dense(u.reader.rows.len()), u.reader.dense(u.reader.rows.len())
+		u.rows.addRows(&u.first, u.spare)
+	}
+}
+
+// addTerms adds the rows of terms. Those of many are fetched together, so that the processor waits
+// for all of them at once.
+func (u *union) addTerms(terms []uint32) {
+	var sets [64]rowset
+	if len(terms) > 1 {
+		u.begin()
+	}
+	for len(terms) > 0 {
+		n := min(len(terms), len(sets))
+		for i, number := range terms[:n] {
+			sets[i] = u.reader.terms.at(number).rows
+		}
+		for i := range sets[:n] {
+			u.add(&sets[i])
+		}
+		terms = terms[n:]
+	}
+}
+
+// bitmap is the union, which must not be changed.
+func (u *union) bitmap() *roaring.Bitmap {
+	if u.rows == nil {
+		return u.first.asBitmap()
+	}
+	return roaring.FromDense(u.rows, true)
+}
+
+// matches are the rows in the scope that match a query. They must not be changed.
+func (r *reader) matches(q *query.Query) (*roaring.Bitmap, error) {
+	found := r.scope
+	var excluded []*roaring.Bitmap
+	for i := range q.Filters {
+		if err := r.pause(); err != nil {
+			return nil, err
+		}
+		wanted, unwanted, isWanted := r.filter(&q.Filters[i])
+		if isWanted {
+			found = roaring.And(found, wanted)
+		}
+		if unwanted != nil {
+			excluded = append(excluded, unwanted)
+		}
+	}
+	for _, keyword := range q.Keywords {
+		if err := r.pause(); err != nil {
+			return nil, err
+		}
+		if keyword != "" {
+			found = roaring.And(found, r.keyword(keyword))
+		}
+	}
+	for i, rows := range excluded {
+		if i == 0 {
+			found = roaring.And(found, found)
+		}
+		found.AndNot(rows)
+	}
+	return found, nil
+}
+
+// filter gives the rows that one of the comparisons other than != holds for, and
+// those that = holds for in one of the others; both may be nil.
+func (r *reader) filter(f *query.Filter) (wanted, unwanted *roaring.Bitmap, isWanted bool) {
+	yes, no := union{reader: r}, union{reader: r}
+	isUnwanted := false
+	for i := range f.Comparisons {
+		c := &f.Comparisons[i]
+		to := &yes
+		if c.Op == query.NotEqual {
+			to, isUnwanted = &no, true
+		} else {
+			isWanted = true
+		}
+		if f.Property == query.Cluster {
+			r.matchClusters(c, to)
+		} else {
+			r.match(f.Property, c, to)
+		}
+	}
+	if isWanted {
+		wanted = yes.bitmap()
+	}
+	if isUnwanted {
+		unwanted = no.bitmap()
+	}
+	return wanted, unwanted, isWanted
+}
+
+// matchClusters adds the rows of the clusters for whose names a comparison holds.
+func (r *reader) matchClusters(c *query.Comparison, to *union) {
+	for _, cluster := range r.clusters {
+		if c.MatchesLeaf(query.Cluster, query.String, query.Leaf{Text: cluster.name}, r.now) {
+			to.add(&cluster.rows)
+		}
+	}
+}
+
+// match adds the rows of the terms of a property for which a comparison holds.
+func (r *reader) match(name string, c *query.Comparison, to *union) {
+	id, known := r.propertyNames[name]
+	if !known {
+		return
+	}
+	m := matcher{reader: r, property: r.properties.get(id), comparison: c, to: to, pairs: strings.Contains(c.Text, "=")}
+	if !m.pairs && len(m.property.keys) > 0 {
+		m.keys()
+	}
+	switch c.Op {
+	case query.Less, query.LessOrEqual, query.Greater, query.GreaterOrEqual:
+		m.inOrder()
+	default:
+		m.equal()
+	}
+}

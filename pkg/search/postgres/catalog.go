@@ -1,0 +1,240 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
+	"open-cluster-management.io/hub-apiserver/pkg/search"
+	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+)
+
+// catalog is what this process knows of clusters and classes. It is brought up to date at
+// the beginning of each read.
+type catalog struct {
+	mu sync.Mutex
+	// version that it is up to date with.
+	version int64
+	// epoch changes whenever there are classes or clusters that were not there.
+	epoch      uint64
+	hubClasses int64
+	clusters   map[int32]*cluster
+	shapes     map[string]*shape
+
+	// known guards the map of classes: it is written with both locks, and read with either.
+	known   sync.RWMutex
+	classes map[int64]*class
+}
+
+type cluster struct {
+	id      int32
+	name    string
+	classes []*class
+}
+
+// class never changes but for n, which the lock of the catalog guards.
+type class struct {
+	id      int64
+	cluster *cluster
+	shape   *shape
+	// is what a Scope decides about.
+	is visibility.Class
+	n  int64
+}
+
+// shape is what classes of many clusters have in common.
+type shape struct {
+	properties query.Properties
+	kind       string
+}
+
+// view is what one read works with: a snapshot of the database, and what the
+// catalog says as of it.
+type view struct {
+	engine  *Engine
+	tx      pgx.Tx
+	version int64
+}
+
+// read calls look with the catalog locked, as of a snapshot, and then use with the
+// snapshot alone.
+func (e *Engine) read(ctx context.Context, look func(*view) error, use func(*view) error) error {
+	connection, err := e.pool.Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("connecting: %w", err)
+	}
+	defer connection.Release()
+	return e.readOn(ctx, connection, look, use)
+}
+
+func (e *Engine) readOn(ctx context.Context, connection *pgxpool.Conn, look, use func(*view) error) error {
+	tx, err := connection.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+	if err != nil {
+		return fmt.Errorf("beginning to read: %w", err)
+	}
+	// What was read is there already; the end of a transaction that only reads cannot change it.
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	v := &view{engine: e, tx: tx}
+	err = func() error {
+		// Snapshots are taken one after the other, so that the catalog never knows more than the read's.
+		e.catalog.mu.Lock()
+		defer e.catalog.mu.Unlock()
+		if err := e.catalog.refresh(ctx, e, tx); err != nil {
+			return fmt.Errorf("reading classes: %w", err)
+		}
+		v.version = e.catalog.version
+		return look(v)
+	}()
+	if err != nil || use == nil {
+		return err
+	}
+	return use(v)
+}
+
+// refresh reads what has changed since. The first statement takes the snapshot.
+func (c *catalog) refresh(ctx context.Context, e *Engine, tx pgx.Tx) error {
+	var version, trimmed, hubClasses int64
+	if err := tx.QueryRow(ctx, "SELECT version, trimmed, hub_classes FROM "+e.table("meta")).Scan(&version, &trimmed, &hubClasses); err != nil {
+		return err
+	}
+	if c.clusters == nil || c.version < trimmed || c.version > version {
+		c.clusters, c.shapes = map[int32]*cluster{}, map[string]*shape{}
+		c.known.Lock()
+		c.classes = map[int64]*class{}
+		c.known.Unlock()
+		c.version = 0
+		c.epoch++
+	}
+	if c.version == version {
+		return nil
+	}
+	known := len(c.clusters) + len(c.classes)
+	if err := c.readClusters(ctx, e, tx); err != nil {
+		c.clusters = nil
+		return err
+	}
+	if err := c.readClasses(ctx, e, tx); err != nil {
+		c.clusters = nil
+		return err
+	}
+	if len(c.clusters)+len(c.classes) != known {
+		c.epoch++
+	}
+	c.version, c.hubClasses = version, hubClasses
+	return nil
+}
+
+func (c *catalog) readClusters(ctx context.Context, e *Engine, tx pgx.Tx) error {
+	rows, err := tx.Query(ctx, "SELECT id, name FROM "+e.table("clusters")+" WHERE changed > $1", c.version)
+	if err != nil {
+		return err
+	}
+	var id int32
+	var name string
+	_, err = pgx.ForEachRow(rows, []any{&id, &name}, func() error {
+		if c.clusters[id] == nil {
+			c.clusters[id] = &cluster{id: id, name: unescape(name)}
+		}
+		return nil
+	})
+	return err
+}
+
+func (c *catalog) readClasses(ctx context.Context, e *Engine, tx pgx.Tx) error {
+	rows, err := tx.Query(ctx, "SELECT cluster, id, hub, shape, n FROM "+e.table("classes")+" WHERE changed > $1", c.version)
+	if err != nil {
+		return err
+	}
+	var clusterID int32
+	var id, n int64
+	var hub bool
+	var text string
+	_, err = pgx.ForEachRow(rows, []any{&clusterID, &id, &hub, &text, &n}, func() error {
+		if known := c.classes[id]; known != nil {
+			known.n = n
+			return nil
+		}
+		of := c.clusters[clusterID]
+		if of == nil {
+			// The cluster was removed, and this class is empty.
+			return nil
+		}
+		s, err := c.shape(text)
+		if err != nil {
+			return err
+		}
+		one := &class{id: id, cluster: of, shape: s, is: search.ClassOf(of.name, hub, s.properties), n: n}
+		c.known.Lock()
+		c.classes[id] = one
+		c.known.Unlock()
+		of.classes = append(of.classes, one)
+		return nil
+	})
+	return err
+}
+
+// class is that of an ID; nil for one that is not known.
+func (c *catalog) class(id int64) *class {
+	c.known.RLock()
+	defer c.known.RUnlock()
+	return c.classes[id]
+}
+
+func (c *catalog) shape(text string) (*shape, error) {
+	if known := c.shapes[text]; known != nil {
+		return known, nil
+	}
+	properties, err := query.DecodeProperties([]byte(text))
+	if err != nil {
+		return nil, err
+	}
+	one := &shape{properties: properties, kind: search.Text(properties, query.Kind)}
+	c.shapes[text] = one
+	return one, nil
+}
+
+// byName are the clusters in the order of their names, which is the order of items.
+func (c *catalog) byName() []*cluster {
+	clusters := make([]*cluster, 0, len(c.clusters))
+	for _, one := range c.clusters {
+		clusters = append(clusters, one)
+	}
+	slices.SortFunc(clusters, func(a, b *cluster) int {
+		return cmp.Or(strings.Compare(a.name, b.name), cmp.Compare(a.id, b.id))
+	})
+	return clusters
+}
+
+// HubClasses implements search.Engine.
+func (e *Engine) HubClasses(ctx context.Context) (_ []visibility.Class, _ uint64, err error) {
+	classes := map[visibility.Class]struct{}{}
+	var version uint64
+	err = e.read(ctx, func(*view) error {
+		for _, one := range e.catalog.classes {
+			if one.is.Hub && one.n > 0 {
+				classes[one.is] = struct{}{}
+			}
+		}
+		version = uint64(e.catalog.hubClasses)
+		return nil
+	}, nil)
+	if err != nil {
+		return nil, 0, fmt.Errorf("classes of the hub: %w", err)
+	}
+	sorted := make([]visibility.Class, 0, len(classes))
+	for class := range classes {
+		sorted = append(sorted, class)
+	}
+	slices.SortFunc(sorted, func(a, b visibility.Class) int {
+		return cmp.Or(strings.Compare(a.Cluster, b.Cluster), strings.Compare(a.Group, b.Group),
+			strings.Compare(a.Resource, b.Resource), strings.Compare(a.Namespace, b.Namespace))
+	})
+	return sorted, version, nil
+}

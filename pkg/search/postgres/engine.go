@@ -1,0 +1,136 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"k8s.io/utils/lru"
+
+	"open-cluster-management.io/hub-apiserver/pkg/search"
+)
+
+// Engine is a search.Engine on PostgreSQL. It is durable as far as the database is.
+type Engine struct {
+	options Options
+	pool    *pgxpool.Pool
+	hash    hasher
+
+	// catalog is what this process knows of clusters and classes.
+	catalog catalog
+	// selections are what was decided about classes, by scope and query.
+	selections *lru.Cache
+
+	news   news
+	stop   context.CancelFunc
+	ended  sync.WaitGroup
+	closed sync.Once
+}
+
+var _ search.Engine = (*Engine)(nil)
+
+// Open connects to a database and makes or migrates the tables in it. Several
+// processes may have one open. The engine ends with Close, not with ctx.
+func Open(ctx context.Context, options Options) (*Engine, error) {
+	options, err := options.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("search on PostgreSQL: %w", err)
+	}
+	pool, err := connect(ctx, options)
+	if err != nil {
+		return nil, fmt.Errorf("search on PostgreSQL: %w", err)
+	}
+	e := &Engine{options: options, pool: pool, selections: lru.New(selectionsKept)}
+	if err := e.prepare(ctx); err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("search on PostgreSQL: %w", err)
+	}
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	e.stop = stop
+	e.ended.Go(func() { e.listen(background) })
+	e.ended.Go(func() { e.trimRegularly(background) })
+	return e, nil
+}
+
+func connect(ctx context.Context, options Options) (*pgxpool.Pool, error) {
+	config, err := options.poolConfig()
+	if err != nil {
+		return nil, err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	if err := pool.Ping(ctx); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return pool, nil
+}
+
+func (e *Engine) prepare(ctx context.Context) error {
+	if err := e.migrate(ctx); err != nil {
+		return fmt.Errorf("migrating the schema %s: %w", e.options.Schema, err)
+	}
+	if err := e.pool.QueryRow(ctx, "SELECT secret FROM "+e.table("meta")).Scan(&e.hash.secret); err != nil {
+		return fmt.Errorf("reading the schema %s: %w", e.options.Schema, err)
+	}
+	if len(e.hash.secret) == 0 {
+		return errors.New("the database has lost its secret")
+	}
+	return nil
+}
+
+// Ping tells whether the database answers.
+func (e *Engine) Ping(ctx context.Context) error {
+	if err := e.pool.Ping(ctx); err != nil {
+		return fmt.Errorf("search on PostgreSQL: %w", err)
+	}
+	return nil
+}
+
+// Close implements search.Engine. Calls under way end with an error.
+func (e *Engine) Close() error {
+	e.closed.Do(func() {
+		e.stop()
+		e.ended.Wait()
+		e.pool.Close()
+	})
+	return nil
+}
+
+// Version implements search.Engine.
+func (e *Engine) Version(ctx context.Context) (_ uint64, err error) {
+	defer observe("version", time.Now(), &err)
+	var version int64
+	if err := e.pool.QueryRow(ctx, "SELECT version FROM "+e.table("meta")).Scan(&version); err != nil {
+		return 0, fmt.Errorf("reading the version: %w", err)
+	}
+	return uint64(version), nil
+}
+
+// Clusters implements search.Engine.
+func (e *Engine) Clusters(ctx context.Context) (_ []search.ClusterState, err error) {
+	defer observe("clusters", time.Now(), &err)
+	rows, err := e.pool.Query(ctx, "SELECT name, hub, resources, edges, reported FROM "+e.table("clusters")+" ORDER BY name")
+	if err != nil {
+		return nil, fmt.Errorf("reading the clusters: %w", err)
+	}
+	defer rows.Close()
+	var states []search.ClusterState
+	for rows.Next() {
+		var state search.ClusterState
+		if err := rows.Scan(&state.Name, &state.Hub, &state.Resources, &state.Edges, &state.Reported); err != nil {
+			return nil, fmt.Errorf("reading the clusters: %w", err)
+		}
+		state.Name = unescape(state.Name)
+		states = append(states, state)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("reading the clusters: %w", err)
+	}
+	return states, nil
+}

@@ -1,0 +1,200 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+)
+
+// facetKey names a leaf among those of a cluster, by its term.
+type facetKey struct {
+	secret bool
+	leaf   int64
+}
+
+// facet is a leaf that exists, or what has changed in how many resources have it.
+type facet struct {
+	property int64
+	pair     bool
+	leaf     query.Leaf
+	number   int64
+}
+
+// propertyKey names a property with a type.
+type propertyKey struct {
+	secret bool
+	name   string
+	kind   query.Type
+	time   bool
+}
+
+// facets gathers what a report changes in the values of a cluster.
+type facets struct {
+	hash       hasher
+	leaves     map[facetKey]*facet
+	properties map[propertyKey]int64
+}
+
+func newFacets(hash hasher) *facets {
+	return &facets{hash: hash, leaves: map[facetKey]*facet{}, properties: map[propertyKey]int64{}}
+}
+
+// inFacets tells whether the leaves of a property are kept as values: hidden ones and those of a
+// class are not, nor names and times of creation, which have columns.
+func inFacets(p *query.Property) bool {
+	switch {
+	case query.Hidden(p.Name), p.Name == query.Cluster, inShape(p.Name):
+		return false
+	case p.Name == query.Name:
+		return p.Type >= query.Map || len(p.Leaves) > 0 && len(escape(p.Leaves[0].Text)) > longName
+	case p.Name == query.Created:
+		_, exact := exactTime(p)
+		return !exact
+	}
+	return true
+}
+
+// add counts the leaves of a resource, or with -1 takes them away.
+func (f *facets) add(secret bool, properties query.Properties, by int64) {
+	for i := range properties {
+		p := &properties[i]
+		if query.Hidden(p.Name) {
+			continue
+		}
+		isTime := p.Type == query.String && query.IsTime(p.Leaves[0].Text)
+		f.properties[propertyKey{secret: secret, name: p.Name, kind: p.Type, time: isTime}] += by
+		if inFacets(p) {
+			f.addLeaves(secret, p, by)
+		}
+	}
+}
+
+func (f *facets) addLeaves(secret bool, p *query.Property, by int64) {
+	pair := p.Type == query.Map
+	property := f.hash.property(p.Name)
+	for j := range p.Leaves {
+		leaf := &p.Leaves[j]
+		// A resource counts once for a value, however often its list has it.
+		if p.Type == query.List && slices.ContainsFunc(p.Leaves[:j], func(other query.Leaf) bool { return other.Text == leaf.Text }) {
+			continue
+		}
+		key := facetKey{secret: secret, leaf: f.hash.leaf(p.Name, pair, leaf.Key, leaf.Text)}
+		one := f.leaves[key]
+		if one == nil {
+			one = &facet{property: property, pair: pair, leaf: *leaf}
+			f.leaves[key] = one
+		}
+		one.number += by
+	}
+}
+
+// store brings the tables up to date; those of a fresh cluster have nothing of it yet. The cluster's
+// lock must be held.
+func (f *facets) store(ctx context.Context, e *Engine, tx pgx.Tx, cluster int32, fresh bool) error {
+	var rows facetRows
+	var gone []int64
+	for key, one := range f.leaves {
+		if one.number == 0 {
+			continue
+		}
+		rows.add(key, one)
+		if one.number < 0 {
+			gone = append(gone, key.leaf)
+		}
+	}
+	switch {
+	case len(rows.leaf) == 0:
+	case fresh:
+		if err := rows.copy(ctx, e, tx, cluster); err != nil {
+			return fmt.Errorf("storing values: %w", err)
+		}
+	default:
+		_, err := tx.Exec(ctx, "INSERT INTO "+e.table("facets")+` AS f (cluster, secret, property, leaf, pair, key, value, n)
+			SELECT $1, * FROM unnest($2::boolean[], $3::bigint[], $4::bigint[], $5::boolean[], $6::text[], $7::text[], $8::bigint[])
+			ON CONFLICT (property, cluster, secret, leaf) DO UPDATE SET n = f.n + excluded.n`,
+			cluster, rows.secret, rows.property, rows.leaf, rows.pair, rows.key, rows.value, rows.number)
+		if err != nil {
+			return fmt.Errorf("storing values: %w", err)
+		}
+	}
+	if len(gone) > 0 {
+		_, err := tx.Exec(ctx, "DELETE FROM "+e.table("facets")+` f USING unnest($2::bigint[], $3::bigint[]) g(property, leaf)
+			WHERE f.cluster = $1 AND f.property = g.property AND f.leaf = g.leaf AND f.n <= 0`, cluster, f.propertiesOf(gone), gone)
+		if err != nil {
+			return fmt.Errorf("removing values: %w", err)
+		}
+	}
+	return f.storeProperties(ctx, e, tx, cluster)
+}
+
+// propertiesOf are the properties of leaves.
+func (f *facets) propertiesOf(leaves []int64) []int64 {
+	properties := make([]int64, len(leaves))
+	for i, leaf := range leaves {
+		one := f.leaves[facetKey{leaf: leaf}]
+		if one == nil {
+			one = f.leaves[facetKey{secret: true, leaf: leaf}]
+		}
+		properties[i] = one.property
+	}
+	return properties
+}
+
+func (f *facets) storeProperties(ctx context.Context, e *Engine, tx pgx.Tx, cluster int32) error {
+	var secret, isTime []bool
+	var names []string
+	var properties, counts []int64
+	var kinds []int16
+	fewer := false
+	for key, count := range f.properties {
+		if count == 0 {
+			continue
+		}
+		fewer = fewer || count < 0
+		secret, isTime = append(secret, key.secret), append(isTime, key.time)
+		names, properties = append(names, escape(key.name)), append(properties, f.hash.property(key.name))
+		kinds, counts = append(kinds, int16(key.kind)), append(counts, count)
+	}
+	if len(names) > 0 {
+		_, err := tx.Exec(ctx, "INSERT INTO "+e.table("properties")+` AS p (cluster, secret, name, property, type, is_time, n)
+			SELECT $1, * FROM unnest($2::boolean[], $3::text[], $4::bigint[], $5::smallint[], $6::boolean[], $7::bigint[])
+			ON CONFLICT (cluster, secret, property, type, is_time) DO UPDATE SET n = p.n + excluded.n`,
+			cluster, secret, names, properties, kinds, isTime, counts)
+		if err != nil {
+			return fmt.Errorf("storing properties: %w", err)
+		}
+	}
+	if fewer {
+		if _, err := tx.Exec(ctx, "DELETE FROM "+e.table("properties")+" WHERE cluster = $1 AND n <= 0", cluster); err != nil {
+			return fmt.Errorf("removing properties: %w", err)
+		}
+	}
+	return nil
+}
+
+// facetRows are facets by column.
+type facetRows struct {
+	secret, pair   []bool
+	property, leaf []int64
+	key, value     []string
+	number         []int64
+}
+
+func (r *facetRows) add(key facetKey, f *facet) {
+	r.secret, r.pair = append(r.secret, key.secret), append(r.pair, f.pair)
+	r.property, r.leaf = append(r.property, f.property), append(r.leaf, key.leaf)
+	r.key, r.value = append(r.key, escape(f.leaf.Key)), append(r.value, escape(f.leaf.Text))
+	r.number = append(r.number, f.number)
+}
+
+func (r *facetRows) copy(ctx context.Context, e *Engine, tx pgx.Tx, cluster int32) error {
+	columns := []string{"cluster", "secret", "property", "leaf", "pair", "key", "value", "n"}
+	_, err := tx.CopyFrom(ctx, pgx.Identifier{e.options.Schema, "facets"}, columns, pgx.CopyFromSlice(len(r.leaf), func(i int) ([]any, error) {
+		return []any{cluster, r.secret[i], r.property[i], r.leaf[i], r.pair[i], r.key[i], r.value[i], r.number[i]}, nil
+	}))
+	return err
+}

@@ -1,0 +1,36 @@
+package postgres
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+)
+
+var operationDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
+	Subsystem:      "hub_apiserver",
+	Name:           "search_postgres_duration_seconds",
+	Help:           "Seconds that the search engine on PostgreSQL takes, by operation and result (success or error).",
+	Buckets:        metrics.ExponentialBuckets(0.0005, 2, 16),
+	StabilityLevel: metrics.ALPHA,
+}, []string{"operation", "result"})
+
+var compared = metrics.NewCounter(&metrics.CounterOpts{
+	Subsystem:      "hub_apiserver",
+	Name:           "search_postgres_compared_rows_total",
+	Help:           "Rows that were read to be compared in this process, because a comparison could not be made in PostgreSQL.",
+	StabilityLevel: metrics.ALPHA,
+})
+
+var registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(operationDuration, compared) })
+
+// observe is deferred with the error that the operation returns.
+func observe(operation string, started time.Time, err *error) {
+	registerMetrics()
+	result := "success"
+	if *err != nil {
+		result = "error"
+	}
+	operationDuration.WithLabelValues(operation, result).Observe(time.Since(started).Seconds())
+}

@@ -1,0 +1,260 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// schemaVersion is the version of the tables that this code works with.
+const schemaVersion = 1
+
+// errNewerSchema is the error for tables of a newer server.
+var errNewerSchema = errors.New("the database is that of a newer version of this server")
+
+// lockKey names an advisory lock.
+func lockKey(schema, purpose, name string) int64 {
+	digest := sha256.Sum256([]byte(schema + "\x00" + purpose + "\x00" + name))
+	return int64(binary.BigEndian.Uint64(digest[:8]))
+}
+
+// migrate makes the tables what this code works with. Servers that start at once do so one after the other.
+func (e *Engine) migrate(ctx context.Context) error {
+	return pgx.BeginFunc(ctx, e.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", lockKey(e.options.Schema, "migrate", "")); err != nil {
+			return fmt.Errorf("waiting for the lock of the schema: %w", err)
+		}
+		var encoding string
+		if err := tx.QueryRow(ctx, "SHOW server_encoding").Scan(&encoding); err != nil {
+			return err
+		}
+		if encoding != "UTF8" {
+			return fmt.Errorf("the encoding of the database is %s, and must be UTF8", encoding)
+		}
+		version, err := e.storedVersion(ctx, tx)
+		if err != nil {
+			return err
+		}
+		switch {
+		case version > schemaVersion:
+			return fmt.Errorf("tables of version %d, this server knows %d: %w", version, schemaVersion, errNewerSchema)
+		case version == schemaVersion:
+			return nil
+		}
+		return e.create(ctx, tx)
+	})
+}
+
+// storedVersion is the version of the tables that exist; 0 without.
+func (e *Engine) storedVersion(ctx context.Context, tx pgx.Tx) (int, error) {
+	var exists bool
+	err := tx.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", e.table("migrations")).Scan(&exists)
+	if err != nil || !exists {
+		return 0, err
+	}
+	var version int
+	err = tx.QueryRow(ctx, "SELECT coalesce(max(version), 0) FROM "+e.table("migrations")).Scan(&version)
+	return version, err
+}
+
+func (e *Engine) create(ctx context.Context, tx pgx.Tx) error {
+	trigrams, err := e.trigrams(ctx, tx)
+	if err != nil {
+		return err
+	}
+	statements := strings.Split(strings.NewReplacer(
+		"{schema}", pgx.Identifier{e.options.Schema}.Sanitize(),
+		"{modulus}", fmt.Sprint(e.options.Partitions),
+	).Replace(tables), ";\n")
+	for i := range e.options.Partitions {
+		for _, name := range []string{"resources", "edges"} {
+			statements = append(statements, fmt.Sprintf("CREATE TABLE %s PARTITION OF %s FOR VALUES WITH (MODULUS %d, REMAINDER %d)",
+				e.table(fmt.Sprintf("%s_%d", name, i)), e.table(name), e.options.Partitions, i))
+		}
+		// Rows of up to 8 KB stay whole and uncompressed in their page: reading them is what counts.
+		statements = append(statements, fmt.Sprintf("ALTER TABLE %s SET (toast_tuple_target = 8160, autovacuum_vacuum_insert_scale_factor = 0.05)",
+			e.table(fmt.Sprintf("resources_%d", i))))
+	}
+	if trigrams != "" {
+		statements = append(statements, fmt.Sprintf("CREATE INDEX tokens_token ON %s USING gin (token %s.gin_trgm_ops)", e.table("tokens"), trigrams))
+	}
+	for _, statement := range statements {
+		if statement = strings.TrimSpace(statement); statement == "" {
+			continue
+		}
+		if _, err := tx.Exec(ctx, statement); err != nil {
+			return fmt.Errorf("%s: %w", strings.SplitN(statement, "\n", 2)[0], err)
+		}
+	}
+	secret := make([]byte, 16)
+	if _, err := rand.Read(secret); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, "INSERT INTO "+e.table("meta")+" (secret) VALUES ($1)", secret); err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, "INSERT INTO "+e.table("migrations")+" (version) VALUES ($1)", schemaVersion)
+	return err
+}
+
+// trigrams is the schema of the extension pg_trgm, quoted; empty where there is none.
+// Tokens are looked through one by one then.
+func (e *Engine) trigrams(ctx context.Context, tx pgx.Tx) (string, error) {
+	err := pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error {
+		_, err := savepoint.Exec(ctx, "CREATE EXTENSION IF NOT EXISTS pg_trgm")
+		return err
+	})
+	var refused *pgconn.PgError
+	if err != nil && !errors.As(err, &refused) {
+		return "", err
+	}
+	var schema string
+	err = tx.QueryRow(ctx, "SELECT n.nspname FROM pg_extension x JOIN pg_namespace n ON n.oid = x.extnamespace WHERE x.extname = 'pg_trgm'").Scan(&schema)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", nil
+	}
+	return pgx.Identifier{schema}.Sanitize(), err
+}
+
+// table is the quoted name of a table.
+func (e *Engine) table(name string) string {
+	return pgx.Identifier{e.options.Schema, name}.Sanitize()
+}
+
+// tables are those of version 1. Texts in them are escaped, see escape; hashes are those of hasher.
+const tables = `
+CREATE SCHEMA IF NOT EXISTS {schema};
+
+CREATE TABLE {schema}.migrations (
+	version integer PRIMARY KEY,
+	applied timestamptz NOT NULL DEFAULT now()
+);
+
+-- The one row that every report changes last.
+CREATE TABLE {schema}.meta (
+	one boolean PRIMARY KEY DEFAULT true CHECK (one),
+	secret bytea NOT NULL,
+	version bigint NOT NULL DEFAULT 0,
+	-- Changes up to this version are gone, and classes that were emptied by then.
+	trimmed bigint NOT NULL DEFAULT 0,
+	-- In which version the classes of the hub have last changed.
+	hub_classes bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 10);
+
+CREATE TABLE {schema}.clusters (
+	id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	name text COLLATE "C" NOT NULL UNIQUE,
+	hub boolean NOT NULL,
+	resources bigint NOT NULL DEFAULT 0,
+	edges bigint NOT NULL DEFAULT 0,
+	reported timestamptz NOT NULL,
+	-- In which version the name has come.
+	changed bigint NOT NULL
+) WITH (fillfactor = 50);
+
+CREATE SEQUENCE {schema}.class_ids;
+
+-- A class has the resources of a cluster that have the same shape: what decides who
+-- may find them, and the other properties that are the same for many. The IDs of Secrets
+-- of managed clusters are negative.
+CREATE TABLE {schema}.classes (
+	cluster integer NOT NULL,
+	id bigint NOT NULL,
+	hub boolean NOT NULL,
+	shape text NOT NULL,
+	digest bigint NOT NULL,
+	n bigint NOT NULL,
+	changed bigint NOT NULL,
+	PRIMARY KEY (cluster, id)
+) WITH (fillfactor = 70);
+CREATE INDEX classes_changed ON {schema}.classes (changed);
+
+CREATE TABLE {schema}.resources (
+	cluster integer NOT NULL,
+	-- The hash of the UID.
+	rid bigint NOT NULL,
+	class bigint NOT NULL,
+	version bigint NOT NULL,
+	digest bigint NOT NULL,
+	-- Microseconds of the property created, where that is exact.
+	created bigint,
+	-- True where created is there and not in that column.
+	created_other boolean NOT NULL,
+	uid text COLLATE "C" NOT NULL,
+	-- The property name where it is a scalar; missing if it is very long.
+	name text COLLATE "C",
+	-- What to order by where that is not the name as a text.
+	name_key text COLLATE "C",
+	doc text COLLATE "C" NOT NULL,
+	terms bigint[] NOT NULL,
+	-- The texts that keywords are looked for in, in lower case.
+	words text COLLATE "C" NOT NULL,
+	PRIMARY KEY (cluster, rid) INCLUDE (class)
+) PARTITION BY HASH (cluster);
+CREATE INDEX resources_class ON {schema}.resources (class, rid);
+CREATE INDEX resources_name ON {schema}.resources (name, class);
+CREATE INDEX resources_name_key ON {schema}.resources (cluster) WHERE name_key IS NOT NULL;
+CREATE INDEX resources_created_other ON {schema}.resources (cluster) WHERE created_other;
+CREATE INDEX resources_terms ON {schema}.resources USING gin (terms);
+
+CREATE TABLE {schema}.edges (
+	cluster integer NOT NULL,
+	source bigint NOT NULL,
+	dest bigint NOT NULL,
+	type text COLLATE "C" NOT NULL,
+	PRIMARY KEY (cluster, source, dest, type)
+) PARTITION BY HASH (cluster);
+CREATE INDEX edges_dest ON {schema}.edges (cluster, dest, source);
+
+-- The leaves of a cluster that exist, by their terms, with the number of resources that
+-- have them. Secrets of managed clusters are counted apart.
+CREATE TABLE {schema}.facets (
+	cluster integer NOT NULL,
+	secret boolean NOT NULL,
+	property bigint NOT NULL,
+	leaf bigint NOT NULL,
+	pair boolean NOT NULL,
+	key text COLLATE "C" NOT NULL,
+	value text COLLATE "C" NOT NULL,
+	n bigint NOT NULL,
+	PRIMARY KEY (property, cluster, secret, leaf)
+);
+
+-- The tokens of a cluster that exist, with the number of resources that have them.
+CREATE TABLE {schema}.tokens (
+	cluster integer NOT NULL,
+	token text COLLATE "C" NOT NULL,
+	term bigint NOT NULL,
+	n bigint NOT NULL,
+	PRIMARY KEY (cluster, token)
+);
+
+CREATE TABLE {schema}.properties (
+	cluster integer NOT NULL,
+	secret boolean NOT NULL,
+	name text COLLATE "C" NOT NULL,
+	property bigint NOT NULL,
+	type smallint NOT NULL,
+	is_time boolean NOT NULL,
+	n bigint NOT NULL,
+	PRIMARY KEY (cluster, secret, property, type, is_time)
+);
+
+CREATE TABLE {schema}.changes (
+	version bigint NOT NULL,
+	seq integer NOT NULL,
+	cluster text COLLATE "C" NOT NULL,
+	hub boolean NOT NULL,
+	uid text COLLATE "C" NOT NULL,
+	before text COLLATE "C",
+	after text COLLATE "C",
+	PRIMARY KEY (version, seq)
+);
+`

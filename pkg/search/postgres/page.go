@@ -1,0 +1,253 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"open-cluster-management.io/hub-apiserver/pkg/search"
+	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+)
+
+// position is where items continue: after the one that it names.
+type position struct {
+	// Made is true for every position that this code has made.
+	Made bool `json:"m"`
+	// Order names the order that the position is in.
+	Order string `json:"o,omitempty"`
+	// Cluster and Resource name an item without an order.
+	Cluster  string `json:"c,omitempty"`
+	Resource int64  `json:"r,omitempty"`
+	// Keys and UID name one in an order. A missing property is null.
+	Keys []*string `json:"k,omitempty"`
+	UID  string    `json:"u,omitempty"`
+	// Column is true if the key is what a column has, and not an order key.
+	Column bool `json:"d,omitempty"`
+}
+
+// parsePosition reads the continue token of a request; nil without.
+func parsePosition(request *search.Request) (*position, error) {
+	if request.Continue == "" {
+		return nil, nil
+	}
+	var p position
+	text, err := base64.RawURLEncoding.DecodeString(request.Continue)
+	if err == nil {
+		err = json.Unmarshal(text, &p)
+	}
+	if err != nil || !p.valid(request.OrderBy) {
+		return nil, fmt.Errorf("%w: %w", errPosition, search.ErrExpired)
+	}
+	return &p, nil
+}
+
+// valid tells whether a position is one in an order, and what the database can compare with.
+func (p *position) valid(orders []search.Order) bool {
+	if !p.Made || p.Order != orderName(orders) || len(p.Keys) != len(orders) {
+		return false
+	}
+	for i, key := range p.Keys {
+		if key == nil {
+			continue
+		}
+		if strings.IndexByte(*key, 0) >= 0 {
+			return false
+		}
+		if orders[i].Property == query.Created && len(orders) == 1 && p.Column {
+			if _, err := strconv.ParseInt(*key, 10, 64); err != nil {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// String is the continue token of a position.
+func (p *position) String() string {
+	p.Made = true
+	text, err := json.Marshal(p)
+	if err != nil {
+		// It has only texts and numbers.
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString(text)
+}
+
+func orderName(orders []search.Order) string {
+	var b strings.Builder
+	for _, order := range orders {
+		b.WriteString(strconv.Quote(order.Property))
+		if order.Descending {
+			b.WriteByte('-')
+		}
+	}
+	return b.String()
+}
+
+// pager finds the items of a page.
+type pager struct {
+	view      *view
+	condition *condition
+	tally     *tally
+	request   *search.Request
+	position  *position
+}
+
+func (p *pager) page(ctx context.Context) ([]search.Item, string, error) {
+	if len(p.request.OrderBy) > 0 {
+		return p.ordered(ctx)
+	}
+	items, more, err := p.unordered(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	slices.SortFunc(items, func(a, b found) int {
+		return cmp.Or(compareClusters(a.class.cluster, b.class.cluster), cmp.Compare(a.rid, b.rid))
+	})
+	result := make([]search.Item, len(items))
+	for i := range items {
+		result[i] = items[i].Item
+	}
+	if !more {
+		return result, "", nil
+	}
+	next := position{}
+	switch {
+	case len(items) > 0:
+		last := &items[len(items)-1]
+		next.Cluster, next.Resource = last.Cluster, last.rid
+	case p.position != nil:
+		next = *p.position
+	default:
+		// A page without items, from the beginning: before any resource.
+		next.Cluster, next.Resource = "", 0
+	}
+	return result, next.String(), nil
+}
+
+// segment is a part of the matches of a cluster, in the order of rids.
+type segment struct {
+	of         *clusterTally
+	skip, take int
+	after      *int64
+}
+
+// unordered are the items of the page in no order, and whether there are more. Items are in the
+// order of clusters and of rids within, so that only the clusters of the page are read.
+func (p *pager) unordered(ctx context.Context) ([]found, bool, error) {
+	remaining := p.request.Limit
+	if remaining < 0 {
+		remaining = p.tally.count
+	}
+	skip := 0
+	if p.position == nil {
+		skip = max(0, p.request.Offset)
+	}
+	var items []found
+	var full []*clusterTally
+	more := false
+	for i := range p.tally.clusters {
+		one := &p.tally.clusters[i]
+		part := segment{of: one, take: remaining}
+		if p.position != nil {
+			order := strings.Compare(one.name, p.position.Cluster)
+			if order < 0 {
+				continue
+			}
+			if order == 0 {
+				part.after = &p.position.Resource
+			}
+		}
+		if part.after == nil && skip >= one.count {
+			skip -= one.count
+			continue
+		}
+		if remaining == 0 && part.after == nil {
+			more = true
+			break
+		}
+		part.skip, skip = skip, 0
+		if part.after == nil && part.skip == 0 && one.count <= remaining && one.rids == nil {
+			full = append(full, one)
+			remaining -= one.count
+			continue
+		}
+		read, further, err := p.partial(ctx, part)
+		if err != nil {
+			return nil, false, err
+		}
+		items = append(items, read...)
+		remaining -= len(read)
+		if further {
+			more = true
+			break
+		}
+	}
+	if len(full) > 0 {
+		read, err := p.whole(ctx, full)
+		if err != nil {
+			return nil, false, err
+		}
+		items = append(items, read...)
+	}
+	return items, more, nil
+}
+
+// whole reads all matches of some clusters.
+func (p *pager) whole(ctx context.Context, clusters []*clusterTally) ([]found, error) {
+	var classes []*class
+	var of []int32
+	for _, one := range clusters {
+		classes = append(classes, one.classes...)
+		of = append(of, one.id)
+	}
+	b := p.condition.builder()
+	where := inClusters(b, of) + p.condition.selection.conditionOn(b, classes)
+	statement := "SELECT " + itemColumns + " FROM " + p.view.engine.table("resources") + " r WHERE " + p.condition.where(b, where)
+	return p.view.readItems(ctx, statement, b.args)
+}
+
+// partial reads a part of a cluster's matches, and tells whether there are more of them.
+func (p *pager) partial(ctx context.Context, part segment) ([]found, bool, error) {
+	if part.of.rids != nil {
+		return p.compared(ctx, part)
+	}
+	b := p.condition.builder()
+	where := fmt.Sprintf("r.cluster = %s AND %s", b.arg(part.of.id), p.condition.selection.conditionOn(b, part.of.classes))
+	if part.after != nil {
+		where += " AND r.rid > " + b.arg(*part.after)
+	}
+	statement := fmt.Sprintf("SELECT %s FROM %s r WHERE %s ORDER BY r.rid OFFSET %s LIMIT %s", itemColumns, p.view.engine.table("resources"),
+		p.condition.where(b, where), b.arg(part.skip), b.arg(part.take+1))
+	items, err := p.view.readItems(ctx, statement, b.args)
+	if err != nil || len(items) <= part.take {
+		return items, false, err
+	}
+	return items[:part.take], true, nil
+}
+
+// compared reads matches that are known one by one.
+func (p *pager) compared(ctx context.Context, part segment) ([]found, bool, error) {
+	rids := part.of.rids
+	if part.after != nil {
+		next, is := slices.BinarySearch(rids, *part.after)
+		if is {
+			next++
+		}
+		rids = rids[next:]
+	}
+	rids = rids[min(part.skip, len(rids)):]
+	more := len(rids) > part.take
+	rids = rids[:min(part.take, len(rids))]
+	if len(rids) == 0 {
+		return nil, more, nil
+	}
+	statement := "SELECT " + itemColumns + " FROM " + p.view.engine.table("resources") + " r WHERE r.cluster = $1 AND r.rid = ANY($2)"
+	items, err := p.view.readItems(ctx, statement, []any{part.of.id, rids})
+	return items, more, err
+}

@@ -1,0 +1,192 @@
+package postgres
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"open-cluster-management.io/hub-apiserver/pkg/search"
+	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+)
+
+// longName is how many bytes of a name fit into an index. Kubernetes has none as long.
+const longName = 1024
+
+// shapeProperties are those that a class is made of, sorted. They decide who may find a
+// resource, or are the same for very many, so that filters on them are answered from the classes.
+var shapeProperties = []string{
+	"_hubClusterResource", query.APIGroup, query.APIVersion, query.Kind, query.KindPlural, query.Namespace,
+}
+
+func inShape(property string) bool { return slices.Contains(shapeProperties, property) }
+
+// shapeOf are the properties of a class.
+func shapeOf(properties query.Properties) query.Properties {
+	shape := make(query.Properties, 0, len(shapeProperties))
+	for i := range properties {
+		if inShape(properties[i].Name) {
+			shape = append(shape, properties[i])
+		}
+	}
+	return shape
+}
+
+// resource is a resource as it is reported or stored.
+type resource struct {
+	uid        string
+	rid        int64
+	properties query.Properties
+	doc        string
+	digest     int64
+}
+
+// newResource encodes a resource. What is stored are the properties that its JSON has.
+func (h hasher) newResource(cluster string, r *search.Resource) (resource, error) {
+	properties := r.Properties
+	doc := string(properties.AppendJSON(nil))
+	if !canonical(properties) {
+		decoded, err := query.DecodeProperties([]byte(doc))
+		if err != nil {
+			return resource{}, err
+		}
+		properties = decoded
+		doc = string(properties.AppendJSON(nil))
+	}
+	return resource{
+		uid: r.UID, rid: h.resource(cluster, r.UID), properties: properties, doc: doc, digest: h.sum(hashDocument, doc),
+	}, nil
+}
+
+// canonical tells whether properties are as DecodeProperties makes them.
+func canonical(properties query.Properties) bool {
+	for i := range properties {
+		p := &properties[i]
+		if i > 0 && properties[i-1].Name >= p.Name || !utf8.ValidString(p.Name) || p.Type < query.Map && len(p.Leaves) != 1 {
+			return false
+		}
+		for j := range p.Leaves {
+			leaf := &p.Leaves[j]
+			if !utf8.ValidString(leaf.Text) || !utf8.ValidString(leaf.Key) ||
+				p.Type == query.Map && j > 0 && p.Leaves[j-1].Key >= leaf.Key {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// columns are what a resource is found by.
+type columns struct {
+	created      *int64
+	createdOther bool
+	name         *string
+	nameKey      *string
+	terms        []int64
+	words        string
+}
+
+// columns counts the tokens of a resource that is new or different.
+func (h hasher) columns(r *resource, counts *tokenCounts) columns {
+	var c columns
+	c.nameColumns(r.properties)
+	if p := r.properties.Get(query.Created); p != nil {
+		if micros, exact := exactTime(p); exact {
+			c.created = &micros
+		} else {
+			c.createdOther = len(p.Leaves) > 0
+		}
+	}
+	c.words = words(r.properties)
+	c.terms = counts.add(c.words, 1, h.terms(r.properties))
+	slices.Sort(c.terms)
+	c.terms = slices.Compact(c.terms)
+	return c
+}
+
+func (c *columns) nameColumns(properties query.Properties) {
+	p := properties.Get(query.Name)
+	if p == nil || len(p.Leaves) == 0 {
+		return
+	}
+	text := orderText(&p.Leaves[0])
+	key := orderKey(text)
+	if p.Type < query.Map {
+		if name := escape(p.Leaves[0].Text); len(name) <= longName {
+			c.name = &name
+		}
+	}
+	if p.Type != query.String || key[0] != textRank || c.name == nil {
+		c.nameKey = &key
+	}
+}
+
+// exactTime is the time of a property that is one, if microseconds hold it.
+func exactTime(p *query.Property) (int64, bool) {
+	if p.Type != query.String || len(p.Leaves) != 1 {
+		return 0, false
+	}
+	at, is := query.ParseTime(p.Leaves[0].Text)
+	if !is {
+		return 0, false
+	}
+	return microseconds(at)
+}
+
+// terms are the hashes of all leaves, of the keys of maps, and of numbers.
+func (h hasher) terms(properties query.Properties) []int64 {
+	count := 0
+	for i := range properties {
+		count += len(properties[i].Leaves)
+	}
+	terms := make([]int64, 0, 4*count)
+	for i := range properties {
+		p := &properties[i]
+		// Filters on what classes have are not asked of resources; kinds only help to find classes.
+		if p.Name == query.Cluster || p.Name != query.Kind && inShape(p.Name) {
+			continue
+		}
+		pair := p.Type == query.Map
+		for j := range p.Leaves {
+			leaf := &p.Leaves[j]
+			terms = append(terms, h.leaf(p.Name, pair, leaf.Key, leaf.Text))
+			text := leaf.Text
+			if pair {
+				text = leaf.Key
+				terms = append(terms, h.pairKey(p.Name, leaf.Key))
+			}
+			if number, is := query.ParseNumber(text); is {
+				terms = append(terms, h.number(p.Name, number))
+			}
+		}
+	}
+	return terms
+}
+
+// words are the texts that keywords are looked for in. A text that another contains is left out.
+func words(properties query.Properties) string {
+	var texts []string
+	for i := range properties {
+		p := &properties[i]
+		if query.Hidden(p.Name) || p.Name == query.Cluster {
+			continue
+		}
+		for j := range p.Leaves {
+			texts = append(texts, lowerASCII(escape(query.LeafText(p.Type, p.Leaves[j]))))
+		}
+	}
+	slices.SortFunc(texts, func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(b), len(a)), strings.Compare(a, b))
+	})
+	var b strings.Builder
+	for _, text := range texts {
+		if b.Len() > 0 {
+			if strings.Contains(b.String(), text) {
+				continue
+			}
+			b.WriteString(separator)
+		}
+		b.WriteString(text)
+	}
+	return b.String()
+}

@@ -1,0 +1,186 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
+	"open-cluster-management.io/hub-apiserver/pkg/search"
+	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+)
+
+// inquiry is what a read looks for, once the classes have been asked.
+type inquiry struct {
+	scope     visibility.Scope
+	now       time.Time
+	selection *selection
+	rest      query.Query
+	clusters  int
+	// numbers of resources by class, as of the snapshot.
+	numbers map[*class]int
+	// byName is true if the scope has something only by name.
+	byName  bool
+	version uint64
+}
+
+// inquire asks the classes, and calls use with what they say.
+func (e *Engine) inquire(ctx context.Context, scope visibility.Scope, q *query.Query, now time.Time, use func(*view, *inquiry) error) error {
+	classes, rest := split(q)
+	i := &inquiry{scope: scope, now: now, rest: rest}
+	return e.read(ctx, func(v *view) error {
+		i.clusters = len(e.catalog.clusters)
+		i.selection = e.selection(scope, &classes, now)
+		i.numbers = i.selection.numbers()
+		i.byName = len(e.selection(scope, &query.Query{}, now).named) > 0
+		i.version = uint64(v.version)
+		return nil
+	}, func(v *view) error { return use(v, i) })
+}
+
+func (i *inquiry) compile(ctx context.Context, v *view) (*condition, error) {
+	return v.compile(ctx, i.selection, i.rest, i.clusters, i.now)
+}
+
+// Search implements search.Engine.
+func (e *Engine) Search(ctx context.Context, scope visibility.Scope, request *search.Request) (_ *search.Result, err error) {
+	defer observe("search", time.Now(), &err)
+	position, err := parsePosition(request)
+	if err != nil {
+		return nil, fmt.Errorf("search: %w", err)
+	}
+	result := &search.Result{}
+	err = e.inquire(ctx, scope, &request.Query, request.Now, func(v *view, i *inquiry) error {
+		result.Version = i.version
+		c, err := i.compile(ctx, v)
+		if err != nil {
+			return err
+		}
+		counts, err := c.tally(ctx, v, i.numbers)
+		if err != nil {
+			return err
+		}
+		result.Count = counts.count
+		if counts.count == 0 {
+			return nil
+		}
+		if request.Items {
+			p := pager{view: v, condition: c, tally: counts, request: request, position: position}
+			if result.Items, result.Continue, err = p.page(ctx); err != nil {
+				return fmt.Errorf("items: %w", err)
+			}
+		}
+		if request.Related {
+			if result.Related, err = v.related(ctx, i, c, counts, request); err != nil {
+				return fmt.Errorf("related resources: %w", err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("search: %w", err)
+	}
+	return result, nil
+}
+
+// itemColumns are those that readItems reads.
+const itemColumns = "r.class, r.rid, r.version, r.uid, r.doc"
+
+// found is an item with what it is ordered by.
+type found struct {
+	search.Item
+	class *class
+	rid   int64
+}
+
+func (v *view) readItems(ctx context.Context, statement string, args []any) ([]found, error) {
+	rows, err := v.tx.Query(ctx, statement, args...)
+	if err != nil {
+		return nil, err
+	}
+	return v.collectItems(rows)
+}
+
+// collectItems reads rows of itemColumns.
+func (v *view) collectItems(rows pgx.Rows) ([]found, error) {
+	var items []found
+	var id, rid, version int64
+	var uid string
+	var doc []byte
+	var of *class
+	_, err := pgx.ForEachRow(rows, []any{&id, &rid, &version, &uid, &doc}, func() error {
+		if of == nil || of.id != id {
+			if of = v.engine.catalog.class(id); of == nil {
+				return errUnknownClass
+			}
+		}
+		items = append(items, found{class: of, rid: rid, Item: search.Item{
+			UID: unescape(uid), Cluster: of.cluster.name, Hub: of.is.Hub, Version: uint64(version), JSON: doc,
+		}})
+		return nil
+	})
+	return items, err
+}
+
+// Get implements search.Engine.
+func (e *Engine) Get(ctx context.Context, scope visibility.Scope, uid string) (_ *search.Item, err error) {
+	defer observe("get", time.Now(), &err)
+	var clusters []int32
+	var rids []int64
+	var likely [2]*cluster
+	var item *search.Item
+	err = e.read(ctx, func(*view) error {
+		name, _, isResource := strings.Cut(uid, "/")
+		for _, of := range e.catalog.clusters {
+			if isResource && of.name == name {
+				likely[0] = of
+			} else if uid == "cluster__"+of.name {
+				likely[1] = of
+			}
+			clusters, rids = append(clusters, of.id), append(rids, e.hash.resource(of.name, uid))
+		}
+		return nil
+	}, func(v *view) error {
+		for _, of := range likely {
+			if of == nil {
+				continue
+			}
+			item, err = v.get(ctx, scope, []int32{of.id}, []int64{e.hash.resource(of.name, uid)})
+			if err != nil || item != nil {
+				return err
+			}
+		}
+		item, err = v.get(ctx, scope, clusters, rids)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("get: %w", err)
+	}
+	return item, nil
+}
+
+func (v *view) get(ctx context.Context, scope visibility.Scope, clusters []int32, rids []int64) (*search.Item, error) {
+	items, err := v.readItems(ctx, "SELECT "+itemColumns+" FROM "+v.engine.table("resources")+
+		" r JOIN unnest($1::integer[], $2::bigint[]) u(cluster, rid) ON r.cluster = u.cluster AND r.rid = u.rid", []any{clusters, rids})
+	if err != nil {
+		return nil, err
+	}
+	for i := range items {
+		properties, err := query.DecodeProperties(items[i].JSON)
+		if err != nil {
+			return nil, err
+		}
+		object := visibility.Object{Class: items[i].class.is, Name: search.Text(properties, query.Name)}
+		if scope.Allows(object) {
+			return &items[i].Item, nil
+		}
+	}
+	return nil, nil
+}
+
+// errPosition is the error for what is not a continue token of the request.
+var errPosition = errors.New("the continue token is not one of this search")

@@ -1,0 +1,296 @@
+package postgres
+
+import (
+	"fmt"
+	"time"
+
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
+	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+)
+
+const (
+	selectionsKept = 128
+	// fewClasses is up to how many classes are looked up one by one.
+	fewClasses = 1000
+	// fewClusters is up to how many clusters a statement names beside their classes, which
+	// spares it the partitions of others.
+	fewClusters = 8
+)
+
+// selection is what of the classes a read is about: those in the scope that
+// match all filters on properties of classes. It does not change.
+type selection struct {
+	epoch uint64
+	// classes are those of which everything is in the scope, and named those of which only some names are.
+	classes []*class
+	named   []namedClass
+	// filtered tells whether filters may have left classes out of a cluster, so that it is not the scope alone.
+	filtered bool
+	// clusters of which there is anything, in the order of their names.
+	clusters []clusterSelection
+	// names are those of named, by class.
+	names map[int64][]string
+}
+
+// clusterSelection is what a selection has of one cluster.
+type clusterSelection struct {
+	*cluster
+	classes []*class
+	// whole is true if these are all classes of the cluster but those of Secrets of managed clusters.
+	whole bool
+}
+
+type namedClass struct {
+	*class
+	names []string
+}
+
+// selectionKey is what a selection depends on, beside the classes that exist.
+type selectionKey struct {
+	scope uint64
+	query string
+}
+
+// ofClass tells whether a filter is answered by the class of a resource.
+func ofClass(f *query.Filter) bool { return f.Property == query.Cluster || inShape(f.Property) }
+
+// split separates the filters that classes answer from what resources must be asked.
+func split(q *query.Query) (classes, resources query.Query) {
+	for i := range q.Filters {
+		if f := q.Filters[i]; ofClass(&f) {
+			classes.Filters = append(classes.Filters, f)
+		} else {
+			resources.Filters = append(resources.Filters, f)
+		}
+	}
+	for _, keyword := range q.Keywords {
+		if keyword != "" {
+			resources.Keywords = append(resources.Keywords, keyword)
+		}
+	}
+	return classes, resources
+}
+
+// selectionKeyOf is empty where ages make the answer depend on the time.
+func selectionKeyOf(q *query.Query) string {
+	for i := range q.Filters {
+		for j := range q.Filters[i].Comparisons {
+			if q.Filters[i].Comparisons[j].Age != 0 {
+				return ""
+			}
+		}
+	}
+	return q.String()
+}
+
+// selection of a scope and a query that classes answer. The lock of the catalog must be held.
+func (e *Engine) selection(scope visibility.Scope, q *query.Query, now time.Time) *selection {
+	key := selectionKey{scope: scope.ID(), query: selectionKeyOf(q)}
+	cacheable := key.query != "" || len(q.Filters) == 0
+	if cacheable {
+		if kept, ok := e.selections.Get(key); ok && kept.(*selection).epoch == e.catalog.epoch {
+			return kept.(*selection)
+		}
+	}
+	s := e.catalog.selection(scope, q, now)
+	if cacheable {
+		e.selections.Add(key, s)
+	}
+	return s
+}
+
+func (c *catalog) selection(scope visibility.Scope, q *query.Query, now time.Time) *selection {
+	s := &selection{epoch: c.epoch, names: map[int64][]string{}}
+	var byCluster, byShape query.Query
+	for _, f := range q.Filters {
+		if f.Property == query.Cluster {
+			byCluster.Filters = append(byCluster.Filters, f)
+		} else {
+			byShape.Filters = append(byShape.Filters, f)
+		}
+	}
+	s.filtered = len(byShape.Filters) > 0
+	shapes := map[*shape]bool{}
+	for _, one := range c.byName() {
+		if !byCluster.Matches(one.name, nil, now) {
+			continue
+		}
+		of := clusterSelection{cluster: one, whole: len(byShape.Filters) == 0}
+		named := len(s.named)
+		for _, class := range one.classes {
+			matches, known := shapes[class.shape]
+			if !known {
+				matches = byShape.Matches("", class.shape.properties, now)
+				shapes[class.shape] = matches
+			}
+			if !matches {
+				of.whole = false
+				continue
+			}
+			decision := scope.Decide(class.is)
+			switch {
+			case decision.All:
+				of.classes = append(of.classes, class)
+			case len(decision.Names) > 0:
+				s.named = append(s.named, namedClass{class: class, names: decision.Names})
+				s.names[class.id] = decision.Names
+				of.whole = false
+			case class.id > 0:
+				of.whole = false
+			}
+		}
+		s.classes = append(s.classes, of.classes...)
+		if len(of.classes) > 0 || len(s.named) > named {
+			s.clusters = append(s.clusters, of)
+		}
+	}
+	return s
+}
+
+// empty tells whether nothing can be found.
+func (s *selection) empty() bool { return len(s.clusters) == 0 }
+
+// condition is the condition on resources r to be in the selection.
+func (s *selection) condition(b *builder) string {
+	condition := s.classCondition(b)
+	if len(s.named) == 0 {
+		return condition
+	}
+	return "(" + condition + " OR " + namesCondition(b, s.named) + ")"
+}
+
+// conditionOn is the condition on resources r to be in some classes of the selection.
+func (s *selection) conditionOn(b *builder, classes []*class) string {
+	var whole []int64
+	var named []namedClass
+	for _, one := range classes {
+		if names, is := s.names[one.id]; is {
+			named = append(named, namedClass{class: one, names: names})
+		} else {
+			whole = append(whole, one.id)
+		}
+	}
+	if len(named) == 0 {
+		return fmt.Sprintf("r.class = ANY(%s::bigint[])", b.arg(whole))
+	}
+	return fmt.Sprintf("(r.class = ANY(%s::bigint[]) OR %s)", b.arg(whole), namesCondition(b, named))
+}
+
+func namesCondition(b *builder, named []namedClass) string {
+	var classes []int64
+	var names []string
+	for _, one := range named {
+		for _, name := range one.names {
+			classes, names = append(classes, one.id), append(names, escape(name))
+		}
+	}
+	return fmt.Sprintf("(r.class, coalesce(r.name, '')) IN (SELECT * FROM unnest(%s::bigint[], %s::text[]))", b.arg(classes), b.arg(names))
+}
+
+func (s *selection) classCondition(b *builder) string {
+	if len(s.classes) <= fewClasses {
+		condition := fmt.Sprintf("r.class = ANY(%s::bigint[])", b.arg(ids(s.classes)))
+		if len(s.named) == 0 {
+			condition = inClusters(b, s.clusterIDs()) + condition
+		}
+		return "(" + condition + ")"
+	}
+	if s.filtered {
+		condition := among(b, s.classes)
+		if kinds := s.kinds(); len(kinds) > 0 && len(s.named) == 0 {
+			// It follows from the class; this way the index of terms helps to find them.
+			condition = fmt.Sprintf("(r.terms && %s::bigint[] AND %s)", b.arg(b.engine.hash.leaves(query.Kind, kinds)), condition)
+		}
+		return condition
+	}
+	var whole []int32
+	var rest []*class
+	for _, of := range s.clusters {
+		if !of.whole {
+			rest = append(rest, of.classes...)
+			continue
+		}
+		whole = append(whole, of.id)
+		for _, class := range of.classes {
+			if class.id < 0 {
+				rest = append(rest, class)
+			}
+		}
+	}
+	condition := "r.class > 0"
+	if len(whole) < b.clusters {
+		condition = fmt.Sprintf("(r.cluster = ANY(%s::integer[]) AND r.class > 0)", b.arg(whole))
+	}
+	switch {
+	case len(rest) == 0:
+		return condition
+	case len(rest) <= fewClasses:
+		return fmt.Sprintf("(%s OR r.class = ANY(%s::bigint[]))", condition, b.arg(ids(rest)))
+	default:
+		return fmt.Sprintf("(%s OR %s)", condition, among(b, rest))
+	}
+}
+
+// inClusters begins a condition on classes of some clusters.
+func inClusters(b *builder, clusters []int32) string {
+	if len(clusters) > fewClusters {
+		return ""
+	}
+	return fmt.Sprintf("r.cluster = ANY(%s::integer[]) AND ", b.arg(clusters))
+}
+
+// indexed is the condition to be in the selection, for an index that has the class and is read in its order.
+func (s *selection) indexed(b *builder) string {
+	if !s.filtered {
+		return s.classCondition(b)
+	}
+	return among(b, s.classes)
+}
+
+// among is the condition to have one of many classes. PostgreSQL looks them up in a hash table, row by
+// row, and does not make a join of it, so that the order of an index stays.
+func among(b *builder, classes []*class) string {
+	return fmt.Sprintf("(r.class IN (SELECT unnest(%s::bigint[]))) IS TRUE", b.arg(ids(classes)))
+}
+
+// kinds of the selection; none if they are many.
+func (s *selection) kinds() []string {
+	const most = 16
+	seen := map[string]bool{}
+	var kinds []string
+	for _, one := range s.classes {
+		if kind := one.shape.kind; !seen[kind] {
+			if p := one.shape.properties.Get(query.Kind); p == nil || p.Type >= query.Map || len(kinds) == most {
+				return nil
+			}
+			seen[kind] = true
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds
+}
+
+func (s *selection) clusterIDs() []int32 {
+	result := make([]int32, len(s.clusters))
+	for i := range s.clusters {
+		result[i] = s.clusters[i].id
+	}
+	return result
+}
+
+func ids(classes []*class) []int64 {
+	result := make([]int64, len(classes))
+	for i := range classes {
+		result[i] = classes[i].id
+	}
+	return result
+}
+
+// leaves are the terms of values of a property that is no map.
+func (h hasher) leaves(property string, values []string) []int64 {
+	terms := make([]int64, len(values))
+	for i, value := range values {
+		terms[i] = h.leaf(property, false, "", value)
+	}
+	return terms
+}

@@ -1,0 +1,180 @@
+package postgres
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"math"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+)
+
+// separator stands between texts in one column; no escaped text contains it.
+const separator = "\x01\x01"
+
+var (
+	escaper   = strings.NewReplacer("\x00", "\x01\x02\x02", "\x01", "\x01\x02\x03", "\x02", "\x01\x03\x02", "\x03", "\x01\x03\x03")
+	unescaper = strings.NewReplacer("\x01\x02\x02", "\x00", "\x01\x02\x03", "\x01", "\x01\x03\x02", "\x02", "\x01\x03\x03", "\x03")
+	likeText  = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`)
+)
+
+// escape makes a text that PostgreSQL can hold, which has no zero bytes and is
+// valid UTF-8. Escaped texts have the order of the texts, and one contains another
+// exactly when the texts do.
+func escape(text string) string {
+	plain := true
+	for i := range len(text) {
+		if text[i] <= 3 || text[i] >= utf8.RuneSelf {
+			plain = false
+			break
+		}
+	}
+	if plain {
+		return text
+	}
+	return escaper.Replace(strings.ToValidUTF8(text, "\uFFFD"))
+}
+
+// unescape is the inverse of escape for valid UTF-8.
+func unescape(text string) string {
+	if strings.IndexByte(text, 1) < 0 {
+		return text
+	}
+	return unescaper.Replace(text)
+}
+
+// likePattern is the pattern of LIKE for the parts of a comparison.
+func likePattern(parts []string) string {
+	var b strings.Builder
+	for i, part := range parts {
+		if i > 0 {
+			b.WriteByte('%')
+		}
+		b.WriteString(likeText.Replace(escape(part)))
+	}
+	return b.String()
+}
+
+// lowerASCII has ASCII letters in lower case and leaves the others alone.
+func lowerASCII(text string) string {
+	for i := range len(text) {
+		if c := text[i]; 'A' <= c && c <= 'Z' {
+			lower := []byte(text)
+			for ; i < len(lower); i++ {
+				if c := lower[i]; 'A' <= c && c <= 'Z' {
+					lower[i] = c + 'a' - 'A'
+				}
+			}
+			return string(lower)
+		}
+	}
+	return text
+}
+
+// Ranks of order keys.
+const (
+	numberRank = '1'
+	timeRank   = '2'
+	textRank   = '3'
+)
+
+// orderKey is a text that orders by bytes as query.CompareTexts orders the texts,
+// and is escaped.
+func orderKey(text string) string {
+	if number, is := query.ParseNumber(text); is {
+		return string(appendHex([]byte{numberRank}, orderedFloat(number)))
+	}
+	if at, is := query.ParseTime(text); is {
+		key := appendHex([]byte{timeRank}, uint64(at.Unix())^1<<63)
+		return string(appendHex(key, uint64(at.Nanosecond())))
+	}
+	return string(rune(textRank)) + escape(text)
+}
+
+func appendHex(key []byte, value uint64) []byte {
+	const digits = "0123456789abcdef"
+	for shift := 60; shift >= 0; shift -= 4 {
+		key = append(key, digits[value>>shift&15])
+	}
+	return key
+}
+
+// orderedFloat has the order of a float as an integer. The two zeros are one.
+func orderedFloat(number float64) uint64 {
+	if number == 0 {
+		number = 0
+	}
+	bits := math.Float64bits(number)
+	if bits>>63 == 1 {
+		return ^bits
+	}
+	return bits | 1<<63
+}
+
+// microseconds is a time as a count since 1970, and whether that is all of it.
+func microseconds(at time.Time) (int64, bool) {
+	return at.UnixMicro(), at.Nanosecond()%1000 == 0
+}
+
+// orderText is what a leaf is ordered by.
+func orderText(leaf *query.Leaf) string {
+	if leaf.Key == "" {
+		return leaf.Text
+	}
+	return query.LeafText(query.Map, *leaf)
+}
+
+// hasher makes 64-bit names of texts. It is keyed with a secret of the database, so
+// that nobody who reports can choose texts with the same name.
+type hasher struct {
+	secret []byte
+}
+
+// Purposes of hashes, so that the same texts have different ones.
+const (
+	hashResource byte = iota + 1
+	hashDocument
+	hashProperty
+	hashLeaf
+	hashPairKey
+	hashNumber
+	hashToken
+)
+
+// sum hashes texts, each with its length, so that no two lists of them are taken for one.
+func (h hasher) sum(purpose byte, texts ...string) int64 {
+	var room [512]byte
+	buffer := append(append(room[:0], h.secret...), purpose)
+	for _, text := range texts {
+		buffer = binary.AppendUvarint(buffer, uint64(len(text)))
+		buffer = append(buffer, text...)
+	}
+	digest := sha256.Sum256(buffer)
+	return int64(binary.BigEndian.Uint64(digest[:8]))
+}
+
+// resource names a resource of a cluster.
+func (h hasher) resource(cluster, uid string) int64 { return h.sum(hashResource, cluster, uid) }
+
+// property names a property.
+func (h hasher) property(name string) int64 { return h.sum(hashProperty, name) }
+
+// leaf is the term of a leaf; the same for a value and for an element of a list.
+func (h hasher) leaf(property string, pair bool, key, text string) int64 {
+	if pair {
+		return h.sum(hashLeaf, property, key, text)
+	}
+	return h.sum(hashLeaf, property, text)
+}
+
+// pairKey is the term of a key of a map.
+func (h hasher) pairKey(property, key string) int64 { return h.sum(hashPairKey, property, key) }
+
+// number is the term of a text that is a number.
+func (h hasher) number(property string, number float64) int64 {
+	var bits [8]byte
+	binary.BigEndian.PutUint64(bits[:], orderedFloat(number))
+	return h.sum(hashNumber, property, string(bits[:]))
+}

@@ -1,0 +1,222 @@
+package bench_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
+	"open-cluster-management.io/hub-apiserver/pkg/search"
+	"open-cluster-management.io/hub-apiserver/pkg/search/fleetgen"
+	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+)
+
+const (
+	searchClients = 8
+	// measured is how long each query is repeated, with each user and number of clients.
+	measured = 300 * time.Millisecond
+	// underUpdates is how long all queries are repeated while updates come in.
+	underUpdates = 5 * time.Second
+	// updatesPerSecond come in as reports of updatesPerReport.
+	updatesPerSecond = 5000
+	updatesPerReport = 10
+	// changing is how many clusters report updates.
+	changing = 10
+)
+
+// searchedFleet is an engine with a fleet in it.
+type searchedFleet struct {
+	engine  search.Engine
+	options fleetgen.Options
+	users   []searchUser
+	// pods are reports of just the Pods of some clusters, which updates are made from.
+	pods []*search.Report
+}
+
+type searchUser struct {
+	name  string
+	scope visibility.Scope
+	// first is the index of the first managed cluster that the user sees.
+	first int
+}
+
+func fleetSize(b *testing.B) fleetgen.Options {
+	b.Helper()
+	return fleetgen.Options{Clusters: number(b, "SEARCH_CLUSTERS", 100), PerCluster: number(b, "SEARCH_PER_CLUSTER", 5000)}
+}
+
+func restricted(b *testing.B, policy string) visibility.Scope {
+	b.Helper()
+	return visibilitytest.Scope(b, policy, &user.DefaultInfo{Name: fleetgen.User})
+}
+
+// reportFleet reports the whole fleet to an engine, and prints how fast that goes.
+func reportFleet(b *testing.B, engine search.Engine, o fleetgen.Options) *searchedFleet {
+	b.Helper()
+	seen := max(1, o.Clusters/5)
+	last := max(1, o.Clusters-seen)
+	f := &searchedFleet{engine: engine, options: o, users: []searchUser{
+		{"admin", visibilitytest.Everything(), 1},
+		{"U20", restricted(b, fleetgen.Policy(1, seen, 50)), 1},
+		{"U80", restricted(b, fleetgen.Policy(last, seen, 50)), last},
+	}}
+	var took time.Duration
+	var each []time.Duration
+	resources, edges := 0, 0
+	for i := range o.Clusters {
+		full := fleetgen.Cluster(o, i)
+		started := time.Now()
+		applied, err := engine.Apply(b.Context(), full)
+		if err != nil {
+			b.Fatalf("report of %s: %v", full.Cluster, err)
+		}
+		each = append(each, time.Since(started))
+		took += each[len(each)-1]
+		resources += applied.Resources
+		edges += applied.Edges
+		if i > 0 && len(f.pods) < changing {
+			full.Put = slices.DeleteFunc(full.Put, func(r search.Resource) bool { return search.Text(r.Properties, query.Kind) != "Pod" })
+			full.AddEdges = nil
+			f.pods = append(f.pods, full)
+		}
+	}
+	perSecond := float64(resources) / took.Seconds()
+	b.ReportMetric(perSecond, "ingest-resources/s")
+	fmt.Printf("%d resources and %d edges in %.1f s: %.0f resources/s (baseline 8,600-9,900), a cluster of %d in\n", resources, edges, took.Seconds(), perSecond, o.PerCluster)
+	report(b, "  full report", "full", each)
+	return f
+}
+
+// reportUpdates reports updates at the rate that is wanted until ctx ends, and returns how many
+// came in.
+func (f *searchedFleet) reportUpdates(ctx context.Context, b *testing.B) int {
+	limiter := rate.NewLimiter(rate.Limit(updatesPerSecond/updatesPerReport), 10)
+	r := rand.New(rand.NewPCG(1, 2))
+	count := 0
+	for i := 0; limiter.Wait(ctx) == nil; i++ {
+		update := fleetgen.Update(r, f.pods[i%len(f.pods)], updatesPerReport)
+		if _, err := f.engine.Apply(context.WithoutCancel(ctx), &update); err != nil {
+			b.Errorf("update of %s: %v", update.Cluster, err)
+			return count
+		}
+		count += len(update.Put)
+	}
+	return count
+}
+
+// benchmarkEngine prints every figure that is the engine's own.
+func benchmarkEngine(b *testing.B, engine search.Engine) {
+	f := reportFleet(b, engine, fleetSize(b))
+	f.measureReports(b)
+	f.measureQueries(b)
+	f.measureUnderUpdates(b)
+	f.measureColdCallers(b)
+}
+
+// measureReports measures reports of few changes, and full ones without any.
+func (f *searchedFleet) measureReports(b *testing.B) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for _, size := range []int{1, 100} {
+		var took []time.Duration
+		for i := range 200 {
+			update := fleetgen.Update(r, f.pods[i%len(f.pods)], size)
+			started := time.Now()
+			if _, err := f.engine.Apply(b.Context(), &update); err != nil {
+				b.Fatal(err)
+			}
+			took = append(took, time.Since(started))
+		}
+		report(b, fmt.Sprintf("delta of %d (baseline p50 %s ms)", size, map[int]string{1: "2.7", 100: "13"}[size]), fmt.Sprintf("delta-%d", size), took)
+	}
+	var took []time.Duration
+	for i := range min(10, f.options.Clusters) {
+		full := fleetgen.Cluster(f.options, f.options.Clusters-1-i)
+		started := time.Now()
+		if _, err := f.engine.Apply(b.Context(), full); err != nil {
+			b.Fatal(err)
+		}
+		took = append(took, time.Since(started))
+	}
+	report(b, "unchanged full report (baseline p50 440 ms)", "unchanged", took)
+}
+
+// measureUnderUpdates has all clients ask everything in turn while updates come in.
+func (f *searchedFleet) measureUnderUpdates(b *testing.B) {
+	for _, u := range f.users {
+		ctx, cancel := context.WithTimeout(b.Context(), underUpdates)
+		updates := make(chan int, 1)
+		go func() { updates <- f.reportUpdates(ctx, b) }()
+		took := f.repeat(ctx, b, searchClients, u, searchQueries...)
+		cancel()
+		count := <-updates
+		report(b, fmt.Sprintf("all queries of %s, %d clients, %.0f updates/s coming in", u.name, searchClients,
+			float64(count)/underUpdates.Seconds()), "updates-"+u.name, took)
+	}
+}
+
+// measureColdCallers measures the first searches of callers that no one has seen before, from
+// their permissions to the answer.
+func (f *searchedFleet) measureColdCallers(b *testing.B) {
+	pods := queryNamed("1")
+	cold := func(b *testing.B, policy string) func() time.Duration {
+		objects := visibilitytest.Parse(b, policy)
+		return func() time.Duration {
+			started := time.Now()
+			scope, err := visibility.Static(objects, &user.DefaultInfo{Name: fleetgen.User})
+			if err != nil {
+				b.Error(err)
+				return 0
+			}
+			if err := pods.ask(b.Context(), f, searchUser{scope: scope, first: 1}); err != nil {
+				b.Error(err)
+			}
+			return time.Since(started)
+		}
+	}
+	measure := func(what, unit, policy string) {
+		first, took := cold(b, policy), []time.Duration(nil)
+		for range 20 {
+			took = append(took, first())
+		}
+		report(b, what, unit, took)
+	}
+	restrictedPolicy := fleetgen.Policy(1, 20, 50)
+	measure("first search of a cold caller, hub of 500 namespaces (baseline p50 1,770 ms)", "cold-500", restrictedPolicy)
+	measure("  bound in each of them", "cold-500-each", fleetgen.Policy(1, 20, 400))
+
+	// A hot caller alone, and then beside cold ones.
+	hot := f.users[1]
+	alone := f.repeat(within(b, time.Second), b, 1, hot, pods)
+	report(b, "a hot caller alone", "hot-alone", alone)
+	ctx := within(b, time.Second)
+	var colds sync.WaitGroup
+	for range searchClients {
+		first := cold(b, restrictedPolicy)
+		colds.Go(func() { first() })
+	}
+	beside := f.repeat(ctx, b, 1, hot, pods)
+	colds.Wait()
+	report(b, "a hot caller while 8 cold ones come (baseline 12,200 ms once)", "hot-beside-cold", beside)
+
+	larger := f.options
+	larger.HubNamespaces, larger.PerCluster = 2000, max(f.options.PerCluster, 5000)
+	if _, err := f.engine.Apply(b.Context(), fleetgen.Cluster(larger, 0)); err != nil {
+		b.Fatal(err)
+	}
+	measure("first search of a cold caller, hub of 2,000 namespaces (baseline p50 7,700 ms)", "cold-2000", restrictedPolicy)
+	measure("  bound in each of them", "cold-2000-each", fleetgen.Policy(1, 20, 1900))
+}
+
+func within(b *testing.B, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(b.Context(), d)
+	b.Cleanup(cancel)
+	return ctx
+}

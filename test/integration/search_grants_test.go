@@ -1,0 +1,147 @@
+package integration_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
+
+	"open-cluster-management.io/hub-apiserver/test/localhub"
+)
+
+// TestSearchFollowsGrants: what is granted or revoked on the hub shows in searches, and in
+// watches that run, about at once.
+func TestSearchFollowsGrants(t *testing.T) {
+	t.Parallel()
+	s := shared(t).smallFleet(t)
+	c := s.searcher(t, unique("granted"))
+	query := "kind:Pod cluster:" + s.hidden.name
+	pods := []string{"pod.payments.web-1-a", "pod.payments.web-1-b", "pod.default.job-x", "pod.default.bare"}
+	finds(t, c.ocm, query)
+	watching := must(c.ocm.SearchV1alpha1().FleetResources(s.hidden.name).Watch(t.Context(), metav1.ListOptions{
+		FieldSelector: "kind=Pod", SendInitialEvents: ptr.To(true), AllowWatchBookmarks: true, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+	}))(t)
+	defer watching.Stop()
+	if event := nextOfAny(t, watching); event.Type != watch.Bookmark {
+		t.Fatalf("before anything is granted there is %s", event.Type)
+	}
+	told := func(typed watch.EventType) {
+		t.Helper()
+		left := map[string]bool{}
+		for _, pod := range pods {
+			left[pod] = true
+		}
+		for len(left) > 0 {
+			got, object := next(t, watching)
+			if got != typed || !left[object.Name] {
+				t.Fatalf("got %s %s while %s of %v is awaited", got, object.Name, typed, left)
+			}
+			if object.Resource.Kind != "Pod" || object.Resource.Name == "" {
+				t.Errorf("%s does not say which one it is: %+v", got, object.Resource)
+			}
+			delete(left, object.Name)
+		}
+	}
+	for range 2 {
+		start := time.Now()
+		revoke := c.views(t, s.hidden.name)
+		finds(t, c.ocm, query, pods...)
+		inSearches := time.Since(start)
+		told(watch.Added)
+		t.Logf("granted: searches show it after %v, the watch after %v", inSearches.Round(time.Millisecond), time.Since(start).Round(time.Millisecond))
+
+		start = time.Now()
+		revoke()
+		finds(t, c.ocm, query)
+		inSearches = time.Since(start)
+		told(watch.Deleted)
+		t.Logf("revoked: searches show it after %v, the watch after %v", inSearches.Round(time.Millisecond), time.Since(start).Round(time.Millisecond))
+	}
+}
+
+// TestSearchFollowsRolesOfTheHub: the same on the hub, for each object that a grant is made of.
+func TestSearchFollowsRolesOfTheHub(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	one, _, _ := f.hubResources(t)
+	c := f.searcher(t, unique("followed"))
+	query := "kind:Pod marked:" + one + " namespace:" + one
+	both := []string{uidOf("Pod", one, "p1"), uidOf("Pod", one, "p2")}
+	roles, ctx := f.hub.RbacV1().Roles(one), t.Context()
+	takes := func(what string, change func() error, want ...string) {
+		t.Helper()
+		start := time.Now()
+		if err := change(); err != nil {
+			t.Fatal(err)
+		}
+		finds(t, c.ocm, query, want...)
+		t.Logf("%s shows after %v", what, time.Since(start).Round(time.Millisecond))
+	}
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "lister"}, Rules: []rbacv1.PolicyRule{listing("", []string{"pods"})}}
+	takes("a binding without a role", func() error {
+		c.bind(t, one, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name})
+		return nil
+	})
+	takes("its role", func() error {
+		_, err := roles.Create(ctx, role, metav1.CreateOptions{})
+		return err
+	}, both...)
+	takes("a narrower rule", func() error {
+		role.Rules = []rbacv1.PolicyRule{listing("", []string{"pods"}, "p1")}
+		_, err := roles.Update(ctx, role, metav1.UpdateOptions{})
+		return err
+	}, both[0])
+	takes("no role", func() error { return roles.Delete(ctx, role.Name, metav1.DeleteOptions{}) })
+
+	// A role that the hub puts together of others.
+	label := unique("part")
+	whole := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: unique("whole")}, AggregationRule: &rbacv1.AggregationRule{
+		ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{label: "true"}}},
+	}}
+	createClusterRole(t, f.hub, whole)
+	c.bind(t, one, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: whole.Name})
+	part := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: unique("part"), Labels: map[string]string{label: "true"}}, Rules: []rbacv1.PolicyRule{listing("*", []string{"pods"})}}
+	takes("a part of an aggregated role", func() error {
+		createClusterRole(t, f.hub, part)
+		return nil
+	}, both...)
+}
+
+// TestSearchFollowsNewClusters: who may view all clusters finds a new one as soon as it reports.
+func TestSearchFollowsNewClusters(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	c := f.searcher(t, unique("all-clusters"))
+	c.bindEverywhere(t, viewRole)
+	r := f.reporter(t)
+	resources, edges := r.shop()
+	r.has(t, resources, edges...)
+	start := time.Now()
+	finds(t, c.ocm, "kind:Deployment cluster:"+r.name, "deployment.payments.web")
+	t.Logf("found after %v", time.Since(start).Round(time.Millisecond))
+
+	if err := f.ocm.ClusterV1().ManagedClusters().Delete(t.Context(), r.name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	start = time.Now()
+	finds(t, f.ocm, "cluster:"+r.name)
+	t.Logf("of a cluster that is deleted nothing is found after %v", time.Since(start).Round(time.Millisecond))
+	eventually(t, "its inventory is gone", func(ctx context.Context) error {
+		list, err := f.ocm.SearchV1alpha1().Inventories(r.name).List(ctx, metav1.ListOptions{})
+		if err == nil && len(list.Items) > 0 {
+			err = fmt.Errorf("it is %+v", list.Items[0].Status)
+		}
+		return err
+	})
+	if _, err := postReport(t.Context(), r.agent.ocm, syncPath(r.name), true, map[string]any{}); err == nil {
+		t.Error("a cluster that is deleted reports")
+	}
+	if err := localhub.JoinCluster(t.Context(), f.Hub, r.name); err != nil {
+		t.Fatal(err)
+	}
+}
