@@ -42,7 +42,7 @@ type hubAccess struct {
 	missing []string
 	// lacking is what is missing of wanted, unsearched of searched.
 	lacking, unsearched []string
-	err     error
+	err                 error
 }
 
 // hubKeeps tells which kinds the hub itself keeps, so that the server has to ask for them there.
