@@ -293,14 +293,6 @@ func (d dense) has(row uint32) bool {
 func (d dense) set(row uint32)   { d[row>>6] |= 1 << (row & 63) }
 func (d dense) clear(row uint32) { d[row>>6] &^= 1 << (row & 63) }
 
-func (d dense) count() int {
-	n := 0
-	for _, word := range d {
-		n += bits.OnesCount64(word)
-	}
-	return n
-}
-
 // each calls f for each row in order.
 func (d dense) each(f func(row uint32)) {
 	for i, word := range d {

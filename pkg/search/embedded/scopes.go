@@ -13,7 +13,7 @@ import (
 )
 
 // scopeCacheSize bounds how many scopes have their rows kept.
-const scopeCacheSize = 1024
+const scopeCacheSize = 256
 
 // scopes keeps the rows of scopes, and brings them up to date when they are asked for.
 type scopes struct {

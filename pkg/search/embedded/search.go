@@ -18,7 +18,7 @@ func (e *Engine) read(ctx context.Context, scope visibility.Scope, now time.Time
 		return nil, err
 	}
 	s, rows := e.scopes.of(scope, e.current.Load)
-	return &reader{state: s, ctx: ctx, now: now, scope: rows}, nil
+	return &reader{state: s, ctx: ctx, now: now, scope: rows, since: time.Now()}, nil
 }
 
 // Search implements search.Engine.

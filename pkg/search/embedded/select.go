@@ -25,6 +25,8 @@ type reader struct {
 	now time.Time
 	// scope has the rows that the caller may find.
 	scope *roaring.Bitmap
+	// since is when the question had its last turn.
+	since time.Time
 	// borrowed go back to the pool when the answer is complete.
 	borrowed []*[]uint64
 }
@@ -50,10 +52,19 @@ func (r *reader) denseOf(b *roaring.Bitmap) dense {
 	return d
 }
 
+// turn is how long a question is answered before others have their turn.
+const turn = 4 * time.Millisecond
+
 // pause lets others run, so that short questions do not wait for long ones, and tells whether the
 // caller has gone.
 func (r *reader) pause() error {
-	runtime.Gosched()
+	if now := time.Now(); now.Sub(r.since) > turn {
+		if !r.since.IsZero() {
+			runtime.Gosched()
+			now = time.Now()
+		}
+		r.since = now
+	}
 	return r.ctx.Err()
 }
 
