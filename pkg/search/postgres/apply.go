@@ -51,7 +51,7 @@ type change struct {
 
 func newApplication(e *Engine, report *search.Report) *application {
 	return &application{
-		engine: e, report: report, facets: newFacets(e.hash), tokens: &tokenCounts{hash: e.hash, byToken: map[string]*tokenCount{}},
+		engine: e, report: report, facets: newFacets(e.hash), tokens: newTokenCounts(e.hash),
 	}
 }
 
@@ -203,12 +203,8 @@ func (a *application) compare(ctx context.Context) error {
 		return fmt.Errorf("reading what is stored: %w", err)
 	}
 	for i := range a.changed {
-		c := &a.changed[i]
-		if c.before != nil {
-			a.tokens.add(words(c.before.properties), -1, nil)
-		}
-		if c.after != nil {
-			c.columns = a.engine.hash.columns(c.after, a.tokens)
+		if c := &a.changed[i]; c.after != nil {
+			c.columns = a.engine.hash.columns(c.after)
 		}
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -58,8 +59,9 @@ type shape struct {
 // view is what one read works with: a snapshot of the database, and what the
 // catalog says as of it.
 type view struct {
-	engine  *Engine
-	tx      pgx.Tx
+	engine *Engine
+	// tx is a connection with a transaction that only reads.
+	tx      *pgxpool.Conn
 	version int64
 }
 
@@ -71,22 +73,14 @@ func (e *Engine) read(ctx context.Context, look func(*view) error, use func(*vie
 		return fmt.Errorf("connecting: %w", err)
 	}
 	defer connection.Release()
-	return e.readOn(ctx, connection, look, use)
-}
-
-func (e *Engine) readOn(ctx context.Context, connection *pgxpool.Conn, look, use func(*view) error) error {
-	tx, err := connection.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
-	if err != nil {
-		return fmt.Errorf("beginning to read: %w", err)
-	}
-	// What was read is there already; the end of a transaction that only reads cannot change it.
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	v := &view{engine: e, tx: tx}
+	// If the transaction cannot be ended, the connection is.
+	defer func() { _ = e.rollBack(ctx, connection) }()
+	v := &view{engine: e, tx: connection}
 	err = func() error {
 		// Snapshots are taken one after the other, so that the catalog never knows more than the read's.
 		e.catalog.mu.Lock()
 		defer e.catalog.mu.Unlock()
-		if err := e.catalog.refresh(ctx, e, tx); err != nil {
+		if err := e.catalog.refresh(ctx, e, connection); err != nil {
 			return fmt.Errorf("reading classes: %w", err)
 		}
 		v.version = e.catalog.version
@@ -98,41 +92,86 @@ func (e *Engine) readOn(ctx context.Context, connection *pgxpool.Conn, look, use
 	return use(v)
 }
 
-// refresh reads what has changed since. The first statement takes the snapshot.
-func (c *catalog) refresh(ctx context.Context, e *Engine, tx pgx.Tx) error {
-	var version, trimmed, hubClasses int64
-	if err := tx.QueryRow(ctx, "SELECT version, trimmed, hub_classes FROM "+e.table("meta")).Scan(&version, &trimmed, &hubClasses); err != nil {
+func (e *Engine) rollBack(ctx context.Context, connection *pgxpool.Conn) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollBackTimeout)
+	defer cancel()
+	_, err := connection.Exec(ctx, "ROLLBACK")
+	return err
+}
+
+// rollBackTimeout bounds the end of a transaction that has read.
+const rollBackTimeout = 5 * time.Second
+
+// refresh begins a transaction and reads what has changed since, all in one trip.
+func (c *catalog) refresh(ctx context.Context, e *Engine, connection *pgxpool.Conn) error {
+	version, expired, err := c.readSince(ctx, e, connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+	if err == nil && expired {
+		c.forget()
+		version, _, err = c.readSince(ctx, e, connection, "SELECT 1")
+	}
+	if err != nil {
+		// Half of the news is worth nothing.
+		c.forget()
 		return err
 	}
-	if c.clusters == nil || c.version < trimmed || c.version > version {
-		c.clusters, c.shapes = map[int32]*cluster{}, map[string]*shape{}
-		c.known.Lock()
-		c.classes = map[int64]*class{}
-		c.known.Unlock()
-		c.version = 0
-		c.epoch++
+	c.version = version
+	return nil
+}
+
+// forget makes the next refresh read everything.
+func (c *catalog) forget() {
+	c.clusters, c.shapes = map[int32]*cluster{}, map[string]*shape{}
+	c.known.Lock()
+	c.classes = map[int64]*class{}
+	c.known.Unlock()
+	c.version = 0
+	c.epoch++
+}
+
+// readSince reads what has changed since the version of the catalog. It is expired if that is not
+// known any more; nothing counts then.
+func (c *catalog) readSince(ctx context.Context, e *Engine, connection *pgxpool.Conn, first string) (version int64, expired bool, err error) {
+	batch := &pgx.Batch{}
+	batch.Queue(first)
+	batch.Queue("SELECT version, trimmed, hub_classes, (SELECT count(*) FROM " + e.table("clusters") + ") FROM " + e.table("meta"))
+	batch.Queue("SELECT id, name FROM "+e.table("clusters")+" WHERE changed > $1", c.version)
+	batch.Queue("SELECT cluster, id, hub, shape, n FROM "+e.table("classes")+" WHERE changed > $1", c.version)
+	results := connection.SendBatch(ctx, batch)
+	defer func() {
+		if closeErr := results.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+	if _, err := results.Exec(); err != nil {
+		return 0, false, err
 	}
-	if c.version == version {
-		return nil
+	var trimmed int64
+	var clusters int
+	if err := results.QueryRow().Scan(&version, &trimmed, &c.hubClasses, &clusters); err != nil {
+		return 0, false, err
+	}
+	if c.clusters == nil || c.version < trimmed && c.version > 0 || c.version > version {
+		return 0, true, nil
 	}
 	known := len(c.clusters) + len(c.classes)
-	if err := c.readClusters(ctx, e, tx); err != nil {
-		c.clusters = nil
-		return err
+	if err := c.readClusters(results); err != nil {
+		return 0, false, err
 	}
-	if err := c.readClasses(ctx, e, tx); err != nil {
-		c.clusters = nil
-		return err
+	if len(c.clusters) != clusters {
+		// Some were removed.
+		return 0, true, nil
+	}
+	if err := c.readClasses(results); err != nil {
+		return 0, false, err
 	}
 	if len(c.clusters)+len(c.classes) != known {
 		c.epoch++
 	}
-	c.version, c.hubClasses = version, hubClasses
-	return nil
+	return version, false, nil
 }
 
-func (c *catalog) readClusters(ctx context.Context, e *Engine, tx pgx.Tx) error {
-	rows, err := tx.Query(ctx, "SELECT id, name FROM "+e.table("clusters")+" WHERE changed > $1", c.version)
+func (c *catalog) readClusters(results pgx.BatchResults) error {
+	rows, err := results.Query()
 	if err != nil {
 		return err
 	}
@@ -147,8 +186,8 @@ func (c *catalog) readClusters(ctx context.Context, e *Engine, tx pgx.Tx) error 
 	return err
 }
 
-func (c *catalog) readClasses(ctx context.Context, e *Engine, tx pgx.Tx) error {
-	rows, err := tx.Query(ctx, "SELECT cluster, id, hub, shape, n FROM "+e.table("classes")+" WHERE changed > $1", c.version)
+func (c *catalog) readClasses(results pgx.BatchResults) error {
+	rows, err := results.Query()
 	if err != nil {
 		return err
 	}
@@ -232,9 +271,6 @@ func (e *Engine) HubClasses(ctx context.Context) (_ []visibility.Class, _ uint64
 	for class := range classes {
 		sorted = append(sorted, class)
 	}
-	slices.SortFunc(sorted, func(a, b visibility.Class) int {
-		return cmp.Or(strings.Compare(a.Cluster, b.Cluster), strings.Compare(a.Group, b.Group),
-			strings.Compare(a.Resource, b.Resource), strings.Compare(a.Namespace, b.Namespace))
-	})
+	slices.SortFunc(sorted, compareClasses)
 	return sorted, version, nil
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
@@ -53,16 +54,16 @@ type condition struct {
 type filterCondition struct {
 	wanted, unwanted leafCondition
 	filtered         bool
+	// pair is true if all that is wanted is one pair of a map, as "key=value".
+	pair bool
 }
 
 // leafCondition holds when any of its parts does.
 type leafCondition struct {
 	terms []int64
-	// namePatterns and names are compared with the column name, created with that of the time.
+	// names are compared with the column name, created with that of the time.
 	names   []textCondition
 	created []timeCondition
-	// any holds for every resource.
-	any bool
 }
 
 type textCondition struct{ operator, value string }
@@ -73,13 +74,18 @@ type timeCondition struct {
 }
 
 func (l *leafCondition) empty() bool {
-	return !l.any && len(l.terms)+len(l.names)+len(l.created) == 0
+	return len(l.terms)+len(l.names)+len(l.created) == 0
 }
 
 // compile needs the snapshot, to look up which values there are.
 func (v *view) compile(ctx context.Context, s *selection, rest query.Query, clusters int, now time.Time) (*condition, error) {
 	c := &condition{engine: v.engine, clusters: clusters, selection: s, rest: rest, now: now}
 	for _, keyword := range rest.Keywords {
+		if !utf8.ValidString(keyword) {
+			// A part of a letter is no text to PostgreSQL.
+			c.refine = true
+			continue
+		}
 		if err := c.addKeyword(ctx, v, keyword); err != nil {
 			return nil, err
 		}
@@ -121,6 +127,8 @@ func (c *condition) addFilter(ctx context.Context, v *view, f *query.Filter) err
 		// The filter is left to the comparison one by one.
 		return nil
 	}
+	inTable := f.Property != query.Name && f.Property != query.Created && !query.Hidden(f.Property)
+	one.pair = inTable && len(f.Comparisons) == 1 && len(looked) == 0 && strings.Contains(f.Comparisons[0].Text, "=")
 	c.filters = append(c.filters, one)
 	return nil
 }
@@ -214,7 +222,7 @@ func (c *condition) lookUp(ctx context.Context, v *view, property string, compar
 			}
 		case query.Name:
 			// Names are compared as texts; numbers and times among them are not.
-			if comparison.Number != nil || comparison.Time != nil || comparison.Age > 0 {
+			if comparison.Number != nil || comparison.Time != nil || comparison.Age > 0 || !utf8.ValidString(comparison.Text) {
 				return false, nil
 			}
 		}
@@ -247,7 +255,7 @@ func (c *condition) lookUp(ctx context.Context, v *view, property string, compar
 
 // isPattern tells whether a comparison is with the text of a pattern alone.
 func isPattern(c *query.Comparison) bool {
-	return c.Wildcard() && c.Number == nil && c.Age == 0 && (c.Op == query.Equal || c.Op == query.NotEqual)
+	return c.Wildcard() && c.Number == nil && c.Age == 0 && utf8.ValidString(c.Text) && (c.Op == query.Equal || c.Op == query.NotEqual)
 }
 
 // value is a leaf that exists.

@@ -18,7 +18,7 @@ import (
 // values gathers the values of a property.
 type values struct {
 	property, prefix string
-	counts           map[string]int
+	counts           map[string]*int
 	// seen are the values of one resource.
 	seen map[string]bool
 	// notNumber and notTime are true once there was a value that is none.
@@ -26,7 +26,7 @@ type values struct {
 }
 
 func newValues(property, prefix string) *values {
-	return &values{property: property, prefix: lowerASCII(prefix), counts: map[string]int{}, seen: map[string]bool{}}
+	return &values{property: property, prefix: lowerASCII(prefix), counts: map[string]*int{}, seen: map[string]bool{}}
 }
 
 // add counts a value of several resources.
@@ -39,7 +39,11 @@ func (v *values) add(text string, count int) {
 		v.notNumber = !number
 	}
 	v.notTime = v.notTime || !query.IsTime(text)
-	v.counts[text] += count
+	if known := v.counts[text]; known != nil {
+		*known += count
+		return
+	}
+	v.counts[text] = &count
 }
 
 // hasPrefix tells whether a text begins with a prefix that is in lower case, without case.
@@ -77,7 +81,7 @@ func (e *Engine) Complete(ctx context.Context, scope visibility.Scope, request *
 			return err
 		}
 		if request.Property == query.Cluster || inShape(request.Property) {
-			return c.completeClasses(ctx, v, i, gathered)
+			return c.completeClasses(ctx, v, i.numbers, gathered)
 		}
 		return c.completeResources(ctx, v, gathered, request.Limit)
 	})
@@ -96,18 +100,41 @@ func (v *values) completion(limit int) *search.Completion {
 	for text := range v.counts {
 		texts = append(texts, text)
 	}
-	slices.SortFunc(texts, compareValues)
 	completion.Numbers, completion.Times = !v.notNumber, !v.notTime
 	if completion.Numbers || completion.Times {
-		completion.Min, completion.Max = texts[0], texts[len(texts)-1]
+		completion.Min, completion.Max = slices.MinFunc(texts, compareValues), slices.MaxFunc(texts, compareValues)
 	}
 	if limit >= 0 && limit < len(texts) {
-		texts, completion.More = texts[:limit], true
+		texts, completion.More = first(texts, limit), true
 	}
+	slices.SortFunc(texts, compareValues)
 	for _, text := range texts {
-		completion.Values = append(completion.Values, search.ValueCount{Value: text, Count: v.counts[text]})
+		completion.Values = append(completion.Values, search.ValueCount{Value: text, Count: *v.counts[text]})
 	}
 	return completion
+}
+
+// first are so many texts that come before all others, in no order.
+func first(texts []string, limit int) []string {
+	const spare = 4
+	kept := make([]string, 0, limit*spare+1)
+	var last string
+	full := false
+	for _, text := range texts {
+		if full && compareValues(text, last) >= 0 {
+			continue
+		}
+		if kept = append(kept, text); len(kept) > limit*spare {
+			slices.SortFunc(kept, compareValues)
+			kept = kept[:limit]
+			full = limit > 0
+			if full {
+				last = kept[limit-1]
+			}
+		}
+	}
+	slices.SortFunc(kept, compareValues)
+	return kept[:limit]
 }
 
 // compareValues orders numbers by number and before others, and others by bytes.
@@ -126,14 +153,11 @@ func compareValues(a, b string) int {
 }
 
 // completeClasses takes the values from the classes, and only their numbers from resources.
-func (c *condition) completeClasses(ctx context.Context, v *view, i *inquiry, gathered *values) error {
-	counts, err := c.byClass(ctx, v, i.numbers)
-	if err != nil {
-		return err
-	}
-	for class, n := range counts {
+func (c *condition) completeClasses(ctx context.Context, v *view, numbers []int, gathered *values) error {
+	s := c.selection
+	add := func(class *class, n int) {
 		if n <= 0 {
-			continue
+			return
 		}
 		if gathered.property == query.Cluster {
 			gathered.add(class.cluster.name, n)
@@ -141,7 +165,35 @@ func (c *condition) completeClasses(ctx context.Context, v *view, i *inquiry, ga
 			gathered.addProperty(p, n)
 		}
 	}
-	return nil
+	switch {
+	case s.empty():
+		return nil
+	case c.refine:
+		return c.each(ctx, v, s.condition, func(r *row) error {
+			add(r.class, 1)
+			return nil
+		})
+	case !c.exact():
+		return c.count(ctx, v, s.condition, add)
+	}
+	// Few shapes have most of the classes; the property cluster is that of the class itself.
+	byShape := map[*shape]int{}
+	for i, class := range s.classes {
+		if gathered.property == query.Cluster {
+			add(class, numbers[i])
+		} else {
+			byShape[class.shape] += numbers[i]
+		}
+	}
+	for shape, n := range byShape {
+		if p := shape.properties.Get(gathered.property); p != nil && n > 0 {
+			gathered.addProperty(p, n)
+		}
+	}
+	if len(s.named) == 0 {
+		return nil
+	}
+	return c.count(ctx, v, func(b *builder) string { return namesCondition(b, s.named) }, add)
 }
 
 // completeResources takes values from the table of values for clusters that the query is about
@@ -156,9 +208,9 @@ func (c *condition) completeResources(ctx context.Context, v *view, gathered *va
 	}
 	rest := c.selection
 	if c.exact() && !query.Hidden(gathered.property) && gathered.property != query.Created {
-		var whole []int32
+		var whole []*cluster
 		whole, rest = rest.withoutWhole()
-		if err := v.addFacets(ctx, gathered, whole); err != nil {
+		if err := c.addFacets(ctx, v, gathered, idsOf(whole), limit); err != nil {
 			return err
 		}
 	}
@@ -171,45 +223,52 @@ func (c *condition) completeResources(ctx context.Context, v *view, gathered *va
 	})
 }
 
-// withoutWhole separates the clusters of which everything but Secrets is selected.
-func (s *selection) withoutWhole() ([]int32, *selection) {
-	var whole []int32
-	rest := &selection{epoch: s.epoch, filtered: s.filtered, named: s.named, names: s.names}
-	for _, of := range s.clusters {
-		if of.whole {
-			whole = append(whole, of.id)
-			of.whole = false
-			of.classes = slices.DeleteFunc(slices.Clone(of.classes), func(one *class) bool { return one.id > 0 })
-			if len(of.classes) == 0 && !slices.ContainsFunc(s.named, func(one namedClass) bool { return one.cluster == of.cluster }) {
-				continue
-			}
-		}
-		rest.clusters = append(rest.clusters, of)
-		rest.classes = append(rest.classes, of.classes...)
-	}
-	return whole, rest
-}
-
-// addFacets counts the values of whole clusters.
-func (v *view) addFacets(ctx context.Context, gathered *values, clusters []int32) error {
+// addFacets counts the values of whole clusters. Pairs of maps are neither numbers nor times, so the
+// database orders them, and only as many come as are wanted.
+func (c *condition) addFacets(ctx context.Context, v *view, gathered *values, clusters []int32, limit int) error {
 	if len(clusters) == 0 {
 		return nil
 	}
-	rows, err := v.tx.Query(ctx, "SELECT pair, key, value, sum(n)::bigint FROM "+v.engine.table("facets")+
-		" WHERE cluster = ANY($1) AND property = $2 AND NOT secret GROUP BY pair, key, value",
-		clusters, v.engine.hash.property(gathered.property))
+	property := v.engine.hash.property(gathered.property)
+	var pairs, others bool
+	err := v.tx.QueryRow(ctx, "SELECT coalesce(bool_or(type = $2), false), coalesce(bool_or(type <> $2), false) FROM "+
+		v.engine.table("properties")+" WHERE property = $1", property, int16(query.Map)).Scan(&pairs, &others)
 	if err != nil {
 		return err
 	}
-	var pair bool
-	var key, value string
-	var n int
-	_, err = pgx.ForEachRow(rows, []any{&pair, &key, &value, &n}, func() error {
-		t := query.String
-		if pair {
-			t = query.Map
+	if others {
+		if err := c.addGrouped(ctx, v, gathered, "min(value)", "NOT pair", property, clusters, -1); err != nil {
+			return err
 		}
-		gathered.add(query.LeafText(t, query.Leaf{Key: unescape(key), Text: unescape(value)}), n)
+	}
+	if pairs {
+		return c.addGrouped(ctx, v, gathered, "min(key) || '=' || min(value)", "pair", property, clusters, limit)
+	}
+	return nil
+}
+
+func (c *condition) addGrouped(ctx context.Context, v *view, gathered *values, text, where string, property int64, clusters []int32, limit int) error {
+	b := c.builder()
+	where += " AND NOT secret AND property = " + b.arg(property)
+	if len(clusters) < c.clusters {
+		where += " AND cluster = ANY(" + b.arg(clusters) + "::integer[])"
+	}
+	statement := "SELECT text, n FROM (SELECT " + text + " AS text, sum(n)::bigint AS n FROM " + v.engine.table("facets") +
+		" WHERE " + where + " GROUP BY leaf) grouped"
+	if gathered.prefix != "" {
+		statement += " WHERE lower(text) LIKE " + b.arg(likeText.Replace(escape(gathered.prefix))+"%")
+	}
+	if limit >= 0 {
+		statement += " ORDER BY text LIMIT " + b.arg(int64(limit)+1)
+	}
+	rows, err := v.tx.Query(ctx, statement, b.args...)
+	if err != nil {
+		return err
+	}
+	var value string
+	var n int
+	_, err = pgx.ForEachRow(rows, []any{&value, &n}, func() error {
+		gathered.add(unescape(value), n)
 		return nil
 	})
 	return err
@@ -233,7 +292,7 @@ func (c *condition) completeNames(ctx context.Context, v *view, gathered *values
 	statement := "SELECT r.name, count(*) FROM " + v.engine.table("resources") + " r WHERE " + where + " GROUP BY r.name"
 	if limit >= 0 {
 		// Once more than the limit are there, no more are needed: they are in order.
-		statement += " ORDER BY r.name LIMIT " + b.arg(limit+1)
+		statement += " ORDER BY r.name LIMIT " + b.arg(int64(limit)+1)
 	}
 	rows, err := v.tx.Query(ctx, statement, b.args...)
 	if err != nil {

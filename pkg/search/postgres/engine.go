@@ -92,7 +92,7 @@ func (e *Engine) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Close implements search.Engine. Calls under way end with an error.
+// Close implements search.Engine. It waits for calls under way.
 func (e *Engine) Close() error {
 	e.closed.Do(func() {
 		e.stop()

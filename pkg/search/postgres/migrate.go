@@ -199,7 +199,7 @@ CREATE TABLE {schema}.resources (
 	PRIMARY KEY (cluster, rid) INCLUDE (class)
 ) PARTITION BY HASH (cluster);
 CREATE INDEX resources_class ON {schema}.resources (class, rid);
-CREATE INDEX resources_name ON {schema}.resources (name, class);
+CREATE INDEX resources_name ON {schema}.resources (name, class) INCLUDE (rid);
 CREATE INDEX resources_name_key ON {schema}.resources (cluster) WHERE name_key IS NOT NULL;
 CREATE INDEX resources_created_other ON {schema}.resources (cluster) WHERE created_other;
 CREATE INDEX resources_terms ON {schema}.resources USING gin (terms);
@@ -226,14 +226,16 @@ CREATE TABLE {schema}.facets (
 	n bigint NOT NULL,
 	PRIMARY KEY (property, cluster, secret, leaf)
 );
+CREATE INDEX facets_leaf ON {schema}.facets (leaf, cluster);
 
 -- The tokens of a cluster that exist, with the number of resources that have them.
 CREATE TABLE {schema}.tokens (
 	cluster integer NOT NULL,
+	secret boolean NOT NULL,
 	token text COLLATE "C" NOT NULL,
 	term bigint NOT NULL,
 	n bigint NOT NULL,
-	PRIMARY KEY (cluster, token)
+	PRIMARY KEY (term, cluster, secret)
 );
 
 CREATE TABLE {schema}.properties (

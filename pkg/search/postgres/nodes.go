@@ -2,14 +2,9 @@ package postgres
 
 import (
 	"context"
-	"fmt"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
-
-// fewPartitions is up to how many clusters are asked one by one, each in its own partition.
-const fewPartitions = 8
 
 // node is a resource by its key.
 type node struct {
@@ -17,18 +12,41 @@ type node struct {
 	rid     int64
 }
 
-// eachRow reads the rows of some resources r.
+// statements ask for nodes: one names the nodes of a single cluster, so that it concerns one partition, as
+// $1 and $2; the other is for any nodes, with a table f of them.
+type statements struct{ one, any string }
+
+// eachRow reads columns of some resources r.
 func (v *view) eachRow(ctx context.Context, nodes []node, columns string, read func(pgx.Rows) error) error {
-	table := v.engine.table("resources") + " r"
-	return v.eachCluster(ctx, nodes, func(from, condition func(string) string) string {
-		return "SELECT " + columns + " FROM " + from(table) + " WHERE " + condition("r.cluster/r.rid")
+	table := v.engine.table("resources")
+	return v.eachCluster(ctx, nodes, statements{
+		one: "SELECT " + columns + " FROM " + table + " r WHERE r.cluster = $1 AND r.rid = ANY($2::bigint[])",
+		any: "SELECT " + columns + " FROM unnest($1::integer[], $2::bigint[]) f(cluster, rid) JOIN " + table + " r ON r.cluster = f.cluster AND r.rid = f.rid",
 	}, read)
 }
 
-// eachCluster runs a statement for nodes: for few clusters one for each, which concern one partition
-// each, and otherwise one for all. The statement is made with the table to begin with, and the
-// condition that two columns "cluster/rid" are a node.
-func (v *view) eachCluster(ctx context.Context, nodes []node, statement func(from, condition func(string) string) string, read func(pgx.Rows) error) error {
+// eachEdge reads the edges from and to nodes. One between two of them may come twice.
+func (v *view) eachEdge(ctx context.Context, nodes []node, call func(source, dest node)) error {
+	table := v.engine.table("edges")
+	return v.eachCluster(ctx, nodes, statements{
+		one: "SELECT cluster, source, dest FROM " + table + " WHERE cluster = $1 AND (source = ANY($2::bigint[]) OR dest = ANY($2::bigint[]))",
+		any: "SELECT e.cluster, e.source, e.dest FROM unnest($1::integer[], $2::bigint[]) f(cluster, rid) JOIN " + table +
+			" e ON e.cluster = f.cluster AND e.source = f.rid" +
+			" UNION ALL SELECT e.cluster, e.source, e.dest FROM unnest($1::integer[], $2::bigint[]) f(cluster, rid) JOIN " + table +
+			" e ON e.cluster = f.cluster AND e.dest = f.rid",
+	}, func(rows pgx.Rows) error {
+		var source, dest node
+		_, err := pgx.ForEachRow(rows, []any{&source.cluster, &source.rid, &dest.rid}, func() error {
+			dest.cluster = source.cluster
+			call(source, dest)
+			return nil
+		})
+		return err
+	})
+}
+
+// eachCluster asks for nodes: of few clusters one after the other, and otherwise for all at once.
+func (v *view) eachCluster(ctx context.Context, nodes []node, ask statements, read func(pgx.Rows) error) error {
 	if len(nodes) == 0 {
 		return nil
 	}
@@ -36,47 +54,25 @@ func (v *view) eachCluster(ctx context.Context, nodes []node, statement func(fro
 	for _, at := range nodes {
 		byCluster[at.cluster] = append(byCluster[at.cluster], at.rid)
 	}
-	if len(byCluster) > fewPartitions {
+	if len(byCluster) > fewClusters {
 		clusters, rids := make([]int32, len(nodes)), make([]int64, len(nodes))
 		for i, at := range nodes {
 			clusters[i], rids[i] = at.cluster, at.rid
 		}
-		text := statement(func(table string) string {
-			return "unnest($1::integer[], $2::bigint[]) f(cluster, rid) CROSS JOIN " + table
-		}, pairCondition)
-		rows, err := v.tx.Query(ctx, text, clusters, rids)
+		rows, err := v.tx.Query(ctx, ask.any, clusters, rids)
 		if err != nil {
 			return err
 		}
 		return read(rows)
 	}
-	text := statement(func(table string) string { return table }, singleCondition)
-	batch := &pgx.Batch{}
 	for cluster, rids := range byCluster {
-		batch.Queue(text, cluster, rids)
-	}
-	results := v.tx.SendBatch(ctx, batch)
-	for range byCluster {
-		rows, err := results.Query()
-		if err == nil {
-			err = read(rows)
-		}
+		rows, err := v.tx.Query(ctx, ask.one, cluster, rids)
 		if err != nil {
-			// The transaction is over with this error; that of the batch says no more.
-			_ = results.Close()
-			return fmt.Errorf("reading by key: %w", err)
+			return err
+		}
+		if err := read(rows); err != nil {
+			return err
 		}
 	}
-	return results.Close()
-}
-
-func pairCondition(columns string) string {
-	cluster, rid, _ := strings.Cut(columns, "/")
-	return cluster + " = f.cluster AND " + rid + " = f.rid"
-}
-
-// singleCondition names the cluster as often as there are tables, so that each is one partition.
-func singleCondition(columns string) string {
-	cluster, rid, _ := strings.Cut(columns, "/")
-	return cluster + " = $1 AND " + rid + " = ANY($2::bigint[])"
+	return nil
 }

@@ -262,7 +262,7 @@ func (p *pager) orderedHere(ctx context.Context) ([]search.Item, string, error) 
 	first := &top{orders: orders}
 	more := false
 	err := p.condition.each(ctx, p.view, p.condition.selection.condition, func(r *row) error {
-		one := &ranked{keys: keysOf(orders, r), item: search.Item{
+		one := &ranked{keys: keysOf(orders, r.class.cluster.name, r.properties), item: search.Item{
 			UID: r.uid, Cluster: r.class.cluster.name, Hub: r.class.is.Hub, Version: uint64(r.version),
 		}}
 		if after != nil && compare(orders, one, after) <= 0 {
@@ -300,15 +300,15 @@ func (p *pager) orderedHere(ctx context.Context) ([]search.Item, string, error) 
 }
 
 // keysOf are what a resource is ordered by.
-func keysOf(orders []search.Order, r *row) []*string {
+func keysOf(orders []search.Order, cluster string, properties query.Properties) []*string {
 	keys := make([]*string, len(orders))
 	for i, order := range orders {
 		if order.Property == query.Cluster {
 			keys[i] = new(string)
-			*keys[i] = orderKey(r.class.cluster.name)
+			*keys[i] = orderKey(cluster)
 			continue
 		}
-		p := r.properties.Get(order.Property)
+		p := properties.Get(order.Property)
 		if p == nil || len(p.Leaves) == 0 {
 			continue
 		}

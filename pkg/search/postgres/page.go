@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
+
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
@@ -96,6 +98,8 @@ type pager struct {
 	tally     *tally
 	request   *search.Request
 	position  *position
+	// nodes are the keys of the items of the page.
+	nodes []node
 }
 
 func (p *pager) page(ctx context.Context) ([]search.Item, string, error) {
@@ -110,8 +114,10 @@ func (p *pager) page(ctx context.Context) ([]search.Item, string, error) {
 		return cmp.Or(compareClusters(a.class.cluster, b.class.cluster), cmp.Compare(a.rid, b.rid))
 	})
 	result := make([]search.Item, len(items))
+	p.nodes = make([]node, len(items))
 	for i := range items {
 		result[i] = items[i].Item
+		p.nodes[i] = node{items[i].class.cluster.id, items[i].rid}
 	}
 	if !more {
 		return result, "", nil
@@ -172,7 +178,7 @@ func (p *pager) unordered(ctx context.Context) ([]found, bool, error) {
 			break
 		}
 		part.skip, skip = skip, 0
-		if part.after == nil && part.skip == 0 && one.count <= remaining && one.rids == nil {
+		if part.after == nil && part.skip == 0 && one.count <= remaining {
 			full = append(full, one)
 			remaining -= one.count
 			continue
@@ -198,32 +204,101 @@ func (p *pager) unordered(ctx context.Context) ([]found, bool, error) {
 	return items, more, nil
 }
 
+// parts are the conditions on resources r that together are the matches of some clusters, beside
+// those that are listed.
+func (p *pager) parts(clusters []*clusterTally) (listed []node, parts []func(*builder) string) {
+	var whole, of []int32
+	var classes []*class
+	for _, one := range clusters {
+		switch {
+		case one.listed:
+			for _, rid := range one.rids {
+				listed = append(listed, node{one.id, rid})
+			}
+		case one.whole:
+			whole = append(whole, one.id)
+		default:
+			classes = append(classes, one.classes...)
+			of = append(of, one.id)
+		}
+	}
+	if len(whole) > 0 {
+		parts = append(parts, func(b *builder) string {
+			return fmt.Sprintf("r.cluster = ANY(%s::integer[]) AND r.class > 0", b.arg(whole))
+		})
+	}
+	if len(classes) > 0 {
+		parts = append(parts, func(b *builder) string {
+			return inClusters(b, of) + p.condition.selection.conditionOn(b, classes)
+		})
+	}
+	return listed, parts
+}
+
 // whole reads all matches of some clusters.
 func (p *pager) whole(ctx context.Context, clusters []*clusterTally) ([]found, error) {
-	var classes []*class
-	var of []int32
-	for _, one := range clusters {
-		classes = append(classes, one.classes...)
-		of = append(of, one.id)
+	listed, parts := p.parts(clusters)
+	items, err := p.view.itemsOf(ctx, listed)
+	for i := 0; i < len(parts) && err == nil; i++ {
+		b := p.condition.builder()
+		statement := "SELECT " + itemColumns + " FROM " + p.view.engine.table("resources") + " r WHERE " + p.condition.where(b, parts[i](b))
+		var some []found
+		some, err = p.view.readItems(ctx, statement, b.args)
+		items = append(items, some...)
 	}
-	b := p.condition.builder()
-	where := inClusters(b, of) + p.condition.selection.conditionOn(b, classes)
-	statement := "SELECT " + itemColumns + " FROM " + p.view.engine.table("resources") + " r WHERE " + p.condition.where(b, where)
-	return p.view.readItems(ctx, statement, b.args)
+	return items, err
+}
+
+// itemsOf reads resources by their keys.
+func (v *view) itemsOf(ctx context.Context, nodes []node) ([]found, error) {
+	items := make([]found, 0, len(nodes))
+	err := v.eachRow(ctx, nodes, itemColumns, func(rows pgx.Rows) error {
+		read, err := v.collectItems(rows)
+		items = append(items, read...)
+		return err
+	})
+	return items, err
+}
+
+// allNodes are the keys of all matches.
+func (p *pager) allNodes(ctx context.Context) ([]node, error) {
+	clusters := make([]*clusterTally, len(p.tally.clusters))
+	for i := range p.tally.clusters {
+		clusters[i] = &p.tally.clusters[i]
+	}
+	nodes, parts := p.parts(clusters)
+	for _, part := range parts {
+		b := p.condition.builder()
+		statement := "SELECT r.cluster, r.rid FROM " + p.view.engine.table("resources") + " r WHERE " + p.condition.where(b, part(b))
+		rows, err := p.view.tx.Query(ctx, statement, b.args...)
+		if err != nil {
+			return nil, err
+		}
+		var at node
+		_, err = pgx.ForEachRow(rows, []any{&at.cluster, &at.rid}, func() error {
+			nodes = append(nodes, at)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return nodes, nil
 }
 
 // partial reads a part of a cluster's matches, and tells whether there are more of them.
 func (p *pager) partial(ctx context.Context, part segment) ([]found, bool, error) {
-	if part.of.rids != nil {
-		return p.compared(ctx, part)
+	if part.of.listed {
+		return p.listed(ctx, part)
 	}
+	_, parts := p.parts([]*clusterTally{part.of})
 	b := p.condition.builder()
-	where := fmt.Sprintf("r.cluster = %s AND %s", b.arg(part.of.id), p.condition.selection.conditionOn(b, part.of.classes))
+	where := p.condition.where(b, parts[0](b))
 	if part.after != nil {
 		where += " AND r.rid > " + b.arg(*part.after)
 	}
 	statement := fmt.Sprintf("SELECT %s FROM %s r WHERE %s ORDER BY r.rid OFFSET %s LIMIT %s", itemColumns, p.view.engine.table("resources"),
-		p.condition.where(b, where), b.arg(part.skip), b.arg(part.take+1))
+		where, b.arg(part.skip), b.arg(int64(part.take)+1))
 	items, err := p.view.readItems(ctx, statement, b.args)
 	if err != nil || len(items) <= part.take {
 		return items, false, err
@@ -231,8 +306,8 @@ func (p *pager) partial(ctx context.Context, part segment) ([]found, bool, error
 	return items[:part.take], true, nil
 }
 
-// compared reads matches that are known one by one.
-func (p *pager) compared(ctx context.Context, part segment) ([]found, bool, error) {
+// listed reads matches whose keys are known.
+func (p *pager) listed(ctx context.Context, part segment) ([]found, bool, error) {
 	rids := part.of.rids
 	if part.after != nil {
 		next, is := slices.BinarySearch(rids, *part.after)
@@ -243,11 +318,10 @@ func (p *pager) compared(ctx context.Context, part segment) ([]found, bool, erro
 	}
 	rids = rids[min(part.skip, len(rids)):]
 	more := len(rids) > part.take
-	rids = rids[:min(part.take, len(rids))]
-	if len(rids) == 0 {
-		return nil, more, nil
+	nodes := make([]node, min(part.take, len(rids)))
+	for i := range nodes {
+		nodes[i] = node{part.of.id, rids[i]}
 	}
-	statement := "SELECT " + itemColumns + " FROM " + p.view.engine.table("resources") + " r WHERE r.cluster = $1 AND r.rid = ANY($2)"
-	items, err := p.view.readItems(ctx, statement, []any{part.of.id, rids})
+	items, err := p.view.itemsOf(ctx, nodes)
 	return items, more, err
 }

@@ -16,7 +16,7 @@ const longName = 1024
 // shapeProperties are those that a class is made of, sorted. They decide who may find a
 // resource, or are the same for very many, so that filters on them are answered from the classes.
 var shapeProperties = []string{
-	"_hubClusterResource", query.APIGroup, query.APIVersion, query.Kind, query.KindPlural, query.Namespace,
+	hubResource, query.APIGroup, query.APIVersion, query.Kind, query.KindPlural, query.Namespace,
 }
 
 func inShape(property string) bool { return slices.Contains(shapeProperties, property) }
@@ -86,8 +86,7 @@ type columns struct {
 	words        string
 }
 
-// columns counts the tokens of a resource that is new or different.
-func (h hasher) columns(r *resource, counts *tokenCounts) columns {
+func (h hasher) columns(r *resource) columns {
 	var c columns
 	c.nameColumns(r.properties)
 	if p := r.properties.Get(query.Created); p != nil {
@@ -98,9 +97,7 @@ func (h hasher) columns(r *resource, counts *tokenCounts) columns {
 		}
 	}
 	c.words = words(r.properties)
-	c.terms = counts.add(c.words, 1, h.terms(r.properties))
-	slices.Sort(c.terms)
-	c.terms = slices.Compact(c.terms)
+	c.terms = h.terms(r.properties)
 	return c
 }
 

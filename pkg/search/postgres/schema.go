@@ -58,9 +58,9 @@ func (e *Engine) Schema(ctx context.Context, scope visibility.Scope, q *query.Qu
 		}
 		rest := c.selection
 		if c.exact() {
-			var whole []int32
+			var whole []*cluster
 			whole, rest = rest.withoutWhole()
-			if err := v.addSchemas(ctx, found, whole); err != nil {
+			if err := v.addSchemas(ctx, found, idsOf(whole)); err != nil {
 				return err
 			}
 		}

@@ -22,7 +22,7 @@ type inquiry struct {
 	rest      query.Query
 	clusters  int
 	// numbers of resources by class, as of the snapshot.
-	numbers map[*class]int
+	numbers []int
 	// byName is true if the scope has something only by name.
 	byName  bool
 	version uint64
@@ -35,7 +35,9 @@ func (e *Engine) inquire(ctx context.Context, scope visibility.Scope, q *query.Q
 	return e.read(ctx, func(v *view) error {
 		i.clusters = len(e.catalog.clusters)
 		i.selection = e.selection(scope, &classes, now)
-		i.numbers = i.selection.numbers()
+		if len(i.rest.Filters)+len(i.rest.Keywords) == 0 {
+			i.numbers = i.selection.numbers()
+		}
 		i.byName = len(e.selection(scope, &query.Query{}, now).named) > 0
 		i.version = uint64(v.version)
 		return nil
@@ -60,7 +62,7 @@ func (e *Engine) Search(ctx context.Context, scope visibility.Scope, request *se
 		if err != nil {
 			return err
 		}
-		counts, err := c.tally(ctx, v, i.numbers)
+		counts, err := c.tally(ctx, v, i.numbers, request.Items || request.Related)
 		if err != nil {
 			return err
 		}
@@ -68,14 +70,20 @@ func (e *Engine) Search(ctx context.Context, scope visibility.Scope, request *se
 		if counts.count == 0 {
 			return nil
 		}
+		p := pager{view: v, condition: c, tally: counts, request: request, position: position}
 		if request.Items {
-			p := pager{view: v, condition: c, tally: counts, request: request, position: position}
 			if result.Items, result.Continue, err = p.page(ctx); err != nil {
 				return fmt.Errorf("items: %w", err)
 			}
 		}
 		if request.Related {
-			if result.Related, err = v.related(ctx, i, c, counts, request); err != nil {
+			matches := p.nodes
+			if len(matches) != counts.count {
+				if matches, err = p.allNodes(ctx); err != nil {
+					return fmt.Errorf("matches: %w", err)
+				}
+			}
+			if result.Related, err = v.related(ctx, i, matches, request); err != nil {
 				return fmt.Errorf("related resources: %w", err)
 			}
 		}

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
@@ -30,6 +31,14 @@ type selection struct {
 	clusters []clusterSelection
 	// names are those of named, by class.
 	names map[int64][]string
+}
+
+// has tells whether everything of a class is selected.
+func (s *selection) has(one *class) bool {
+	i, found := slices.BinarySearchFunc(s.clusters, one.cluster, func(of clusterSelection, wanted *cluster) int {
+		return compareClusters(of.cluster, wanted)
+	})
+	return found && (s.clusters[i].whole && one.id > 0 || slices.Contains(s.clusters[i].classes, one))
 }
 
 // clusterSelection is what a selection has of one cluster.
@@ -161,19 +170,30 @@ func (s *selection) condition(b *builder) string {
 
 // conditionOn is the condition on resources r to be in some classes of the selection.
 func (s *selection) conditionOn(b *builder, classes []*class) string {
-	var whole []int64
+	var whole []*class
 	var named []namedClass
 	for _, one := range classes {
 		if names, is := s.names[one.id]; is {
 			named = append(named, namedClass{class: one, names: names})
 		} else {
-			whole = append(whole, one.id)
+			whole = append(whole, one)
 		}
 	}
-	if len(named) == 0 {
-		return fmt.Sprintf("r.class = ANY(%s::bigint[])", b.arg(whole))
+	var condition string
+	if len(whole) <= fewClasses {
+		condition = oneOf(b, whole)
+	} else {
+		condition = among(b, whole)
 	}
-	return fmt.Sprintf("(r.class = ANY(%s::bigint[]) OR %s)", b.arg(whole), namesCondition(b, named))
+	if len(named) == 0 {
+		return condition
+	}
+	return "(" + condition + " OR " + namesCondition(b, named) + ")"
+}
+
+// oneOf is the condition to have one of few classes.
+func oneOf(b *builder, classes []*class) string {
+	return fmt.Sprintf("r.class = ANY(%s::bigint[])", b.arg(ids(classes)))
 }
 
 func namesCondition(b *builder, named []namedClass) string {
@@ -189,7 +209,7 @@ func namesCondition(b *builder, named []namedClass) string {
 
 func (s *selection) classCondition(b *builder) string {
 	if len(s.classes) <= fewClasses {
-		condition := fmt.Sprintf("r.class = ANY(%s::bigint[])", b.arg(ids(s.classes)))
+		condition := oneOf(b, s.classes)
 		if len(s.named) == 0 {
 			condition = inClusters(b, s.clusterIDs()) + condition
 		}
@@ -225,7 +245,7 @@ func (s *selection) classCondition(b *builder) string {
 	case len(rest) == 0:
 		return condition
 	case len(rest) <= fewClasses:
-		return fmt.Sprintf("(%s OR r.class = ANY(%s::bigint[]))", condition, b.arg(ids(rest)))
+		return fmt.Sprintf("(%s OR %s)", condition, oneOf(b, rest))
 	default:
 		return fmt.Sprintf("(%s OR %s)", condition, among(b, rest))
 	}
@@ -274,6 +294,33 @@ func (s *selection) clusterIDs() []int32 {
 	result := make([]int32, len(s.clusters))
 	for i := range s.clusters {
 		result[i] = s.clusters[i].id
+	}
+	return result
+}
+
+// withoutWhole separates the clusters of which everything but Secrets is selected.
+func (s *selection) withoutWhole() ([]*cluster, *selection) {
+	var whole []*cluster
+	rest := &selection{epoch: s.epoch, filtered: s.filtered, named: s.named, names: s.names}
+	for _, of := range s.clusters {
+		if of.whole {
+			whole = append(whole, of.cluster)
+			of.whole = false
+			of.classes = slices.DeleteFunc(slices.Clone(of.classes), func(one *class) bool { return one.id > 0 })
+			if len(of.classes) == 0 && !slices.ContainsFunc(s.named, func(one namedClass) bool { return one.cluster == of.cluster }) {
+				continue
+			}
+		}
+		rest.clusters = append(rest.clusters, of)
+		rest.classes = append(rest.classes, of.classes...)
+	}
+	return whole, rest
+}
+
+func idsOf(clusters []*cluster) []int32 {
+	result := make([]int32, len(clusters))
+	for i := range clusters {
+		result[i] = clusters[i].id
 	}
 	return result
 }

@@ -4,32 +4,32 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-
-	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
 // errUnknownClass is the error for a row whose class the snapshot should have had.
 var errUnknownClass = errors.New("a resource has a class that does not exist")
 
-// tally is how many resources match.
+// tally is how many resources match, and where they are.
 type tally struct {
 	count int
 	// clusters in the order of their names, those without matches left out.
 	clusters []clusterTally
 }
 
+// clusterTally says as much as counting has told.
 type clusterTally struct {
 	*cluster
 	count int
-	// classes that have matches.
+	// rids are the matches, in order, if listed is true.
+	rids   []int64
+	listed bool
+	// classes are those that have matches, unless whole is true: then any but Secrets' may.
 	classes []*class
-	// rids of the matches, in order, where they were compared one by one.
-	rids []int64
+	whole   bool
 }
 
 func (t *tally) clusterIDs() []int32 {
@@ -40,83 +40,108 @@ func (t *tally) clusterIDs() []int32 {
 	return result
 }
 
-// counted makes a tally of counts by class.
-func (s *selection) counted(counts map[*class]int) *tally {
-	t := &tally{}
-	add := func(one *clusterTally, class *class) {
-		if n := counts[class]; n > 0 {
-			one.count += n
-			one.classes = append(one.classes, class)
-		}
+// numbers are how many resources the classes of a selection have, in their order. The
+// lock of the catalog must be held.
+func (s *selection) numbers() []int {
+	numbers := make([]int, len(s.classes))
+	for i, one := range s.classes {
+		numbers[i] = int(one.n)
 	}
-	named := s.named
-	for i := range s.clusters {
-		one := clusterTally{cluster: s.clusters[i].cluster}
-		for _, class := range s.clusters[i].classes {
-			add(&one, class)
-		}
-		for len(named) > 0 && named[0].cluster == one.cluster {
-			add(&one, named[0].class)
-			named = named[1:]
-		}
-		if one.count > 0 {
-			t.count += one.count
-			t.clusters = append(t.clusters, one)
-		}
+	return numbers
+}
+
+// gathering makes a tally of what is counted class by class.
+type gathering map[*cluster]*clusterTally
+
+func (g gathering) of(one *cluster) *clusterTally {
+	found := g[one]
+	if found == nil {
+		found = &clusterTally{cluster: one}
+		g[one] = found
 	}
+	return found
+}
+
+func (g gathering) add(class *class, count int) {
+	if count > 0 {
+		one := g.of(class.cluster)
+		one.count += count
+		one.classes = append(one.classes, class)
+	}
+}
+
+func (g gathering) list(class *class, rid int64) {
+	one := g.of(class.cluster)
+	one.listed = true
+	one.count++
+	one.rids = append(one.rids, rid)
+}
+
+func (g gathering) tally() *tally {
+	t := &tally{clusters: make([]clusterTally, 0, len(g))}
+	for _, one := range g {
+		slices.Sort(one.rids)
+		t.count += one.count
+		t.clusters = append(t.clusters, *one)
+	}
+	slices.SortFunc(t.clusters, func(a, b clusterTally) int { return compareClusters(a.cluster, b.cluster) })
 	return t
 }
 
-// numbers are how many resources the classes of a selection have that are visible as a whole. The
-// lock of the catalog must be held.
-func (s *selection) numbers() map[*class]int {
-	counts := make(map[*class]int, len(s.classes))
-	for _, one := range s.classes {
-		if one.n > 0 {
-			counts[one] = int(one.n)
-		}
-	}
-	return counts
+func compareClusters(a, b *cluster) int {
+	return cmp.Or(strings.Compare(a.name, b.name), cmp.Compare(a.id, b.id))
 }
 
-// tally counts what fulfils a condition. Numbers are those of the classes.
-func (c *condition) tally(ctx context.Context, v *view, numbers map[*class]int) (*tally, error) {
-	if c.refine && !c.selection.empty() {
-		return c.compareAll(ctx, v)
-	}
-	counts, err := c.byClass(ctx, v, numbers)
-	if err != nil {
-		return nil, err
-	}
-	return c.selection.counted(counts), nil
-}
-
-// byClass counts what fulfils a condition by class. Numbers are those of the classes; it may add to them.
-func (c *condition) byClass(ctx context.Context, v *view, numbers map[*class]int) (map[*class]int, error) {
+// tally finds out how many resources match, and where. Numbers are those of the
+// classes; list is true if the matches are wanted beside their number.
+func (c *condition) tally(ctx context.Context, v *view, numbers []int, list bool) (*tally, error) {
+	g := gathering{}
 	s := c.selection
-	b := c.builder()
-	var where string
 	switch {
 	case s.empty():
-		return nil, nil
+		return &tally{}, nil
 	case c.refine:
-		counts := map[*class]int{}
 		err := c.each(ctx, v, s.condition, func(r *row) error {
-			counts[r.class]++
+			g.list(r.class, r.rid)
 			return nil
 		})
-		return counts, err
-	case !c.exact():
-		numbers = map[*class]int{}
-		where = c.where(b, s.condition(b))
-	case len(s.named) > 0:
-		where = namesCondition(b, s.named)
-	default:
-		return numbers, nil
+		return g.tally(), err
+	case c.exact():
+		for i, class := range s.classes {
+			g.add(class, numbers[i])
+		}
+		if len(s.named) == 0 {
+			return g.tally(), nil
+		}
+		err := c.count(ctx, v, func(b *builder) string { return namesCondition(b, s.named) }, g.add)
+		return g.tally(), err
 	}
+	rest, err := c.countWhole(ctx, v, g)
+	switch {
+	case err != nil:
+		return nil, err
+	case rest.empty():
+		return g.tally(), nil
+	case list && c.selective():
+		err = c.list(ctx, v, rest, g)
+	default:
+		err = c.count(ctx, v, rest.condition, g.add)
+	}
+	return g.tally(), err
+}
+
+// selective tells whether there is more to match than what is not, so that matches are likely few.
+func (c *condition) selective() bool {
+	return len(c.keywords) > 0 || slices.ContainsFunc(c.filters, func(f filterCondition) bool { return f.filtered })
+}
+
+// count counts by class what fulfils the condition.
+func (c *condition) count(ctx context.Context, v *view, classes func(*builder) string, add func(*class, int)) error {
+	b := c.builder()
+	where := c.where(b, classes(b))
 	rows, err := v.tx.Query(ctx, "SELECT r.class, count(*) FROM "+v.engine.table("resources")+" r WHERE "+where+" GROUP BY r.class", b.args...)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var id, n int64
 	_, err = pgx.ForEachRow(rows, []any{&id, &n}, func() error {
@@ -124,90 +149,114 @@ func (c *condition) byClass(ctx context.Context, v *view, numbers map[*class]int
 		if class == nil {
 			return errUnknownClass
 		}
-		numbers[class] = int(n)
+		add(class, int(n))
 		return nil
 	})
-	return numbers, err
-}
-
-func (c *condition) builder() *builder { return &builder{engine: c.engine, clusters: c.clusters} }
-
-// row is a resource as read, valid until the next.
-type row struct {
-	class        *class
-	rid, version int64
-	uid, doc     string
-	properties   query.Properties
-}
-
-// each calls for each resource that fulfils a condition and matches, in no order. The
-// properties are decoded.
-func (c *condition) each(ctx context.Context, v *view, classes func(*builder) string, call func(*row) error) error {
-	b := c.builder()
-	rows, err := v.tx.Query(ctx, "SELECT r.class, r.rid, r.version, r.uid, r.doc FROM "+v.engine.table("resources")+" r WHERE "+c.where(b, classes(b)), b.args...)
-	if err != nil {
-		return err
-	}
-	var one row
-	var id int64
-	read := 0
-	_, err = pgx.ForEachRow(rows, []any{&id, &one.rid, &one.version, &one.uid, &one.doc}, func() error {
-		read++
-		if one.class == nil || one.class.id != id {
-			if one.class = v.engine.catalog.class(id); one.class == nil {
-				return errUnknownClass
-			}
-		}
-		properties, err := query.DecodeProperties([]byte(one.doc))
-		if err != nil {
-			return fmt.Errorf("resource %s: %w", one.uid, err)
-		}
-		if c.refine && !c.rest.Matches(one.class.cluster.name, properties, c.now) {
-			return nil
-		}
-		one.properties = properties
-		one.uid = unescape(one.uid)
-		return call(&one)
-	})
-	if c.refine {
-		registerMetrics()
-		compared.Add(float64(read))
-	}
 	return err
 }
 
-// compareAll counts by comparing resources one by one.
-func (c *condition) compareAll(ctx context.Context, v *view) (*tally, error) {
-	byCluster := map[*cluster]*clusterTally{}
-	t := &tally{}
-	err := c.each(ctx, v, c.selection.condition, func(r *row) error {
-		of := r.class.cluster
-		one := byCluster[of]
-		if one == nil {
-			one = &clusterTally{cluster: of}
-			byCluster[of] = one
+// list finds the keys of what fulfils the condition. Where only names are asked for, their index
+// answers alone, and what is of classes outside the selection is left out here.
+func (c *condition) list(ctx context.Context, v *view, s *selection, g gathering) error {
+	b := c.builder()
+	var classes string
+	named := c.namesOnly() && len(s.named) == 0 && len(s.classes) > fewClasses
+	if named {
+		classes = "true"
+	} else {
+		classes = s.condition(b)
+	}
+	rows, err := v.tx.Query(ctx, "SELECT r.class, r.rid FROM "+v.engine.table("resources")+" r WHERE "+c.where(b, classes), b.args...)
+	if err != nil {
+		return err
+	}
+	members := map[*class]bool{}
+	var id, rid int64
+	var of *class
+	_, err = pgx.ForEachRow(rows, []any{&id, &rid}, func() error {
+		if of == nil || of.id != id {
+			if of = v.engine.catalog.class(id); of == nil {
+				return errUnknownClass
+			}
 		}
-		one.count++
-		one.rids = append(one.rids, r.rid)
-		if len(one.classes) == 0 || one.classes[len(one.classes)-1] != r.class {
-			one.classes = append(one.classes, r.class)
+		if named {
+			member, known := members[of]
+			if !known {
+				member = s.has(of)
+				members[of] = member
+			}
+			if !member {
+				return nil
+			}
 		}
-		t.count++
+		g.list(of, rid)
+		return nil
+	})
+	return err
+}
+
+// namesOnly tells whether the condition is on names alone.
+func (c *condition) namesOnly() bool {
+	return len(c.keywords) == 0 && len(c.filters) == 1 && c.filters[0].wanted.namesOnly() && c.filters[0].unwanted.empty()
+}
+
+func (l *leafCondition) namesOnly() bool {
+	return len(l.names) > 0 && len(l.terms)+len(l.created) == 0
+}
+
+// countWhole takes the numbers of whole clusters from the tables of values and of tokens,
+// if the condition is to have just one of these, and returns what of the selection is left to count.
+func (c *condition) countWhole(ctx context.Context, v *view, g gathering) (*selection, error) {
+	s := c.selection
+	table, term, terms := "", "", []int64(nil)
+	switch {
+	case s.filtered:
+		return s, nil
+	case len(c.keywords) == 1 && len(c.filters) == 0:
+		if k := &c.keywords[0]; k.pattern == "" && len(k.clusters) == 0 && len(k.terms) == 1 && len(k.terms[0]) == 1 {
+			table, term, terms = "tokens", "term", k.terms[0]
+		}
+	case len(c.keywords) == 0 && len(c.filters) == 1:
+		if f := &c.filters[0]; f.pair && f.unwanted.empty() {
+			table, term, terms = "facets", "leaf", f.wanted.terms
+		}
+	}
+	if table == "" {
+		return s, nil
+	}
+	whole, rest := s.withoutWhole()
+	ids := make([]int32, len(whole))
+	byID := make(map[int32]*cluster, len(whole))
+	for i, one := range whole {
+		ids[i] = one.id
+		byID[one.id] = one
+	}
+	rows, err := v.tx.Query(ctx, "SELECT cluster, "+term+", n FROM "+v.engine.table(table)+
+		" WHERE "+term+" = ANY($1) AND cluster = ANY($2) AND NOT secret", terms, ids)
+	if err != nil {
+		return nil, err
+	}
+	numbers := map[*cluster]int{}
+	seen := map[int64]struct{}{}
+	var id int32
+	var found, n int64
+	_, err = pgx.ForEachRow(rows, []any{&id, &found, &n}, func() error {
+		seen[found] = struct{}{}
+		numbers[byID[id]] += int(n)
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	for _, one := range byCluster {
-		slices.Sort(one.rids)
-		slices.SortFunc(one.classes, func(a, b *class) int { return cmp.Compare(a.id, b.id) })
-		one.classes = slices.Compact(one.classes)
-		t.clusters = append(t.clusters, *one)
+	if len(seen) > 1 {
+		// A resource may have several, and must count once.
+		return s, nil
 	}
-	slices.SortFunc(t.clusters, func(a, b clusterTally) int { return compareClusters(a.cluster, b.cluster) })
-	return t, nil
-}
-
-func compareClusters(a, b *cluster) int {
-	return cmp.Or(strings.Compare(a.name, b.name), cmp.Compare(a.id, b.id))
+	for one, n := range numbers {
+		if n > 0 {
+			of := g.of(one)
+			of.count, of.whole = n, true
+		}
+	}
+	return rest, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -49,24 +48,32 @@ type tokenCount struct {
 	last int
 }
 
-// tokenCounts are the tokens that a report concerns.
+// tokenCounts are the tokens that a report concerns, those of Secrets of managed clusters apart.
 type tokenCounts struct {
 	hash      hasher
-	byToken   map[string]*tokenCount
+	byToken   [2]map[string]*tokenCount
 	resources int
 }
 
+func newTokenCounts(hash hasher) *tokenCounts {
+	return &tokenCounts{hash: hash, byToken: [2]map[string]*tokenCount{{}, {}}}
+}
+
 // add counts the tokens of a resource, or with -1 takes them away, and appends their terms.
-func (t *tokenCounts) add(words string, by int64, terms []int64) []int64 {
+func (t *tokenCounts) add(secret bool, words string, by int64, terms []int64) []int64 {
 	t.resources++
+	byToken := t.byToken[0]
+	if secret {
+		byToken = t.byToken[1]
+	}
 	tokens(words, func(token string, _ int) {
 		if len(token) > longToken {
 			token = anyLong
 		}
-		one := t.byToken[token]
+		one := byToken[token]
 		if one == nil {
 			one = &tokenCount{term: t.hash.sum(hashToken, token)}
-			t.byToken[strings.Clone(token)] = one
+			byToken[strings.Clone(token)] = one
 		}
 		if one.last != t.resources {
 			one.last = t.resources
@@ -80,38 +87,41 @@ func (t *tokenCounts) add(words string, by int64, terms []int64) []int64 {
 // store brings the table up to date; that of a fresh cluster has nothing of it yet. The cluster's
 // lock must be held.
 func (t *tokenCounts) store(ctx context.Context, e *Engine, tx pgx.Tx, cluster int32, fresh bool) error {
-	var texts, fewer []string
-	var terms, more []int64
-	for token, one := range t.byToken {
-		if one.more == 0 {
-			continue
-		}
-		texts, terms, more = append(texts, token), append(terms, one.term), append(more, one.more)
-		if one.more < 0 {
-			fewer = append(fewer, token)
+	var texts []string
+	var secret []bool
+	var terms, more, fewer []int64
+	for i := range t.byToken {
+		for token, one := range t.byToken[i] {
+			if one.more == 0 {
+				continue
+			}
+			secret, texts, terms, more = append(secret, i == 1), append(texts, token), append(terms, one.term), append(more, one.more)
+			if one.more < 0 {
+				fewer = append(fewer, one.term)
+			}
 		}
 	}
 	if len(texts) == 0 {
 		return nil
 	}
 	if fresh {
-		columns := []string{"cluster", "token", "term", "n"}
+		columns := []string{"cluster", "secret", "token", "term", "n"}
 		_, err := tx.CopyFrom(ctx, pgx.Identifier{e.options.Schema, "tokens"}, columns, pgx.CopyFromSlice(len(texts), func(i int) ([]any, error) {
-			return []any{cluster, texts[i], terms[i], more[i]}, nil
+			return []any{cluster, secret[i], texts[i], terms[i], more[i]}, nil
 		}))
 		if err != nil {
 			return fmt.Errorf("storing words: %w", err)
 		}
 		return nil
 	}
-	_, err := tx.Exec(ctx, "INSERT INTO "+e.table("tokens")+` AS t (cluster, token, term, n)
-		SELECT $1, * FROM unnest($2::text[], $3::bigint[], $4::bigint[])
-		ON CONFLICT (cluster, token) DO UPDATE SET n = t.n + excluded.n`, cluster, texts, terms, more)
+	_, err := tx.Exec(ctx, "INSERT INTO "+e.table("tokens")+` AS t (cluster, secret, token, term, n)
+		SELECT $1, * FROM unnest($2::boolean[], $3::text[], $4::bigint[], $5::bigint[])
+		ON CONFLICT (term, cluster, secret) DO UPDATE SET n = t.n + excluded.n`, cluster, secret, texts, terms, more)
 	if err != nil {
 		return fmt.Errorf("storing words: %w", err)
 	}
 	if len(fewer) > 0 {
-		_, err := tx.Exec(ctx, "DELETE FROM "+e.table("tokens")+" WHERE cluster = $1 AND token = ANY($2) AND n <= 0", cluster, fewer)
+		_, err := tx.Exec(ctx, "DELETE FROM "+e.table("tokens")+" WHERE cluster = $1 AND term = ANY($2) AND n <= 0", cluster, fewer)
 		if err != nil {
 			return fmt.Errorf("removing words: %w", err)
 		}
@@ -173,11 +183,14 @@ func (c *condition) addKeyword(ctx context.Context, v *view, keyword string) err
 // among them. There may be more than mostTerms.
 func (v *view) tokens(ctx context.Context, c *condition, pattern string) (terms []int64, long bool, err error) {
 	b := c.builder()
-	statement := "SELECT DISTINCT term, token = '' FROM " + v.engine.table("tokens") + " WHERE (token LIKE " + b.arg(pattern) + " OR token = '')"
+	table := v.engine.table("tokens")
+	of := ""
 	if len(c.selection.clusters) < c.clusters {
-		statement += " AND cluster = ANY(" + b.arg(c.selection.clusterIDs()) + "::integer[])"
+		of = " AND cluster = ANY(" + b.arg(c.selection.clusterIDs()) + "::integer[])"
 	}
-	statement += " LIMIT " + strconv.Itoa(mostTerms+1)
+	statement := fmt.Sprintf("(SELECT DISTINCT term, false FROM %[1]s WHERE token LIKE %[2]s%[3]s LIMIT %[4]d)"+
+		" UNION ALL (SELECT term, true FROM %[1]s WHERE term = %[5]s%[3]s LIMIT 1)",
+		table, b.arg(pattern), of, mostTerms+1, b.arg(v.engine.hash.sum(hashToken, anyLong)))
 	rows, err := v.tx.Query(ctx, statement, b.args...)
 	if err != nil {
 		return nil, false, err
