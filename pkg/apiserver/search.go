@@ -52,12 +52,14 @@ const (
 	EmbeddedSearch SearchEngine = "embedded"
 	// PostgresSearch keeps them in PostgreSQL, for several servers.
 	PostgresSearch SearchEngine = "postgres"
+	// PublicPostgresSearch reads a database that the public indexer fills.
+	PublicPostgresSearch SearchEngine = "public-postgres"
 	// NoSearch is a server without search.
 	NoSearch SearchEngine = "none"
 )
 
 // SearchEngines are all that there are.
-var SearchEngines = []SearchEngine{EmbeddedSearch, PostgresSearch, NoSearch}
+var SearchEngines = []SearchEngine{EmbeddedSearch, PostgresSearch, PublicPostgresSearch, NoSearch}
 
 const (
 	searchOpenTimeout  = time.Minute
@@ -71,7 +73,7 @@ type SearchConfig struct {
 	Engine SearchEngine
 	// DataDir is where the embedded engine keeps its data.
 	DataDir string
-	// PostgresURL is the database of the engine postgres.
+	// PostgresURL is the database of the other engines.
 	PostgresURL string
 	// Visibility is how it is decided who finds what.
 	Visibility visibility.Mode
@@ -106,6 +108,8 @@ func (c *SearchConfig) openEngine(ctx context.Context) (search.Engine, error) {
 		return engine, err
 	case PostgresSearch:
 		return postgres.Open(ctx, postgres.Options{DSN: c.PostgresURL})
+	case PublicPostgresSearch:
+		return postgres.OpenPublic(ctx, postgres.Options{DSN: c.PostgresURL})
 	}
 	return nil, fmt.Errorf("unknown search engine %q", c.Engine)
 }

@@ -43,11 +43,11 @@ func newSearch() Search {
 
 func (s *Search) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.Engine, "search-engine", s.Engine,
-		"What keeps the resources of the fleet: embedded, in this process, for one server; postgres, for several; or none, for a server without search.")
+		"What keeps the resources of the fleet: embedded, in this process, for one server; postgres, for several; public-postgres, which reads a database that the public indexer fills and takes no reports itself; or none, for a server without search.")
 	fs.StringVar(&s.DataDir, "search-data-dir", s.DataDir,
 		"Directory for the data of the embedded search engine. Defaults to the directory search in --data-dir.")
 	fs.StringVar(&s.PostgresURLFile, "search-postgres-url-file", s.PostgresURLFile,
-		"File with the URL, or the connection string, of the database of the search engine postgres.")
+		"File with the URL, or the connection string, of the database of the search engines postgres and public-postgres.")
 	fs.StringVar(&s.Visibility, "search-visibility", s.Visibility,
 		"How it is decided who finds what: RBAC evaluates the hub's roles and bindings in this process; Reviews asks the hub for each kind and namespace, which works with any authorizer; Auto does the first as long as the hub says that RBAC alone decides, and the second otherwise.")
 	fs.StringVar(&s.HubCluster, "hub-cluster-name", s.HubCluster,
@@ -63,7 +63,7 @@ func (s *Search) validate(embeddedEtcd bool) []error {
 	if engine == apiserver.EmbeddedSearch && s.DataDir == "" && !embeddedEtcd {
 		errs = append(errs, errors.New("--search-data-dir must be given for the embedded search engine; several servers take --search-engine=postgres, and --search-engine=none does without search"))
 	}
-	if engine == apiserver.PostgresSearch && s.PostgresURLFile == "" {
+	if (engine == apiserver.PostgresSearch || engine == apiserver.PublicPostgresSearch) && s.PostgresURLFile == "" {
 		errs = append(errs, fmt.Errorf("--search-postgres-url-file must be given with --search-engine=%s", s.Engine))
 	}
 	if !slices.Contains(searchVisibilities, visibility.Mode(s.Visibility)) {
