@@ -83,9 +83,7 @@ func reportFleet(b *testing.B, engine search.Engine, o fleetgen.Options) *search
 		resources += applied.Resources
 		edges += applied.Edges
 		if i > 0 && len(f.pods) < changing {
-			full.Put = slices.DeleteFunc(full.Put, func(r search.Resource) bool { return search.Text(r.Properties, query.Kind) != "Pod" })
-			full.AddEdges = nil
-			f.pods = append(f.pods, full)
+			f.pods = append(f.pods, onlyPods(full))
 		}
 	}
 	perSecond := float64(resources) / took.Seconds()
@@ -95,15 +93,22 @@ func reportFleet(b *testing.B, engine search.Engine, o fleetgen.Options) *search
 	return f
 }
 
-// reportUpdates reports updates at the rate that is wanted until ctx ends, and returns how many
-// came in.
-func (f *searchedFleet) reportUpdates(ctx context.Context, b *testing.B) int {
+// onlyPods leaves the Pods in a report, which updates are made from.
+func onlyPods(full *search.Report) *search.Report {
+	full.Put = slices.DeleteFunc(full.Put, func(r search.Resource) bool { return search.Text(r.Properties, query.Kind) != "Pod" })
+	full.AddEdges = nil
+	return full
+}
+
+// reportUpdates sends updates of Pods at the rate that is wanted until ctx ends, and returns how
+// many came in.
+func reportUpdates(ctx context.Context, b *testing.B, pods []*search.Report, send func(*search.Report) error) int {
 	limiter := rate.NewLimiter(rate.Limit(updatesPerSecond/updatesPerReport), 10)
 	r := rand.New(rand.NewPCG(1, 2))
 	count := 0
 	for i := 0; limiter.Wait(ctx) == nil; i++ {
-		update := fleetgen.Update(r, f.pods[i%len(f.pods)], updatesPerReport)
-		if _, err := f.engine.Apply(context.WithoutCancel(ctx), &update); err != nil {
+		update := fleetgen.Update(r, pods[i%len(pods)], updatesPerReport)
+		if err := send(&update); err != nil {
 			b.Errorf("update of %s: %v", update.Cluster, err)
 			return count
 		}
@@ -153,7 +158,12 @@ func (f *searchedFleet) measureUnderUpdates(b *testing.B) {
 	for _, u := range f.users {
 		ctx, cancel := context.WithTimeout(b.Context(), underUpdates)
 		updates := make(chan int, 1)
-		go func() { updates <- f.reportUpdates(ctx, b) }()
+		go func() {
+			updates <- reportUpdates(ctx, b, f.pods, func(update *search.Report) error {
+				_, err := f.engine.Apply(b.Context(), update)
+				return err
+			})
+		}()
 		took := f.repeat(ctx, b, searchClients, u, searchQueries...)
 		cancel()
 		count := <-updates

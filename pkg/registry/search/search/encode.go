@@ -1,10 +1,13 @@
 package search
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -58,12 +61,7 @@ func (a *answer) GetObject() runtime.Object {
 // CacheEncode implements runtime.CacheableObject.
 func (a *answer) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
 	if id == a.plain {
-		content, err := a.append(nil)
-		if err != nil {
-			return err
-		}
-		_, err = w.Write(append(content, '\n'))
-		return err
+		return a.write(w)
 	}
 	search, err := a.decoded()
 	if err != nil {
@@ -73,154 +71,174 @@ func (a *answer) CacheEncode(id runtime.Identifier, encode func(runtime.Object, 
 }
 
 func (a *answer) decoded() (*searchv1alpha1.Search, error) {
-	content, err := a.append(nil)
-	if err != nil {
+	var content bytes.Buffer
+	if err := a.write(&content); err != nil {
 		return nil, err
 	}
 	search := &searchv1alpha1.Search{}
-	if err := json.Unmarshal(content, search); err != nil {
+	if err := json.Unmarshal(content.Bytes(), search); err != nil {
 		return nil, fmt.Errorf("decoding results: %w", err)
 	}
 	return search, nil
 }
 
-// append appends the Search as JSON.
-func (a *answer) append(dst []byte) ([]byte, error) {
-	if dst == nil {
-		dst = make([]byte, 0, a.size())
+// chunkSize is how much is written at once. The first write of an answer decides
+// whether it is compressed, which the machinery does from 128 KiB on.
+const chunkSize = 256 << 10
+
+// chunks are buffers of answers that are being written.
+var chunks = sync.Pool{New: func() any {
+	chunk := make([]byte, 0, chunkSize)
+	return &chunk
+}}
+
+// chunkWriter gathers what is appended to next, and writes it chunk by chunk.
+type chunkWriter struct {
+	to   io.Writer
+	next []byte
+	err  error
+}
+
+// flush writes what there is, if that is at least so much.
+func (w *chunkWriter) flush(atLeast int) {
+	if len(w.next) < atLeast {
+		return
 	}
+	if w.err == nil {
+		_, w.err = w.to.Write(w.next)
+	}
+	w.next = w.next[:0]
+}
+
+// write writes the Search as JSON.
+func (a *answer) write(to io.Writer) error {
+	chunk, ok := chunks.Get().(*[]byte)
+	if !ok {
+		return errors.New("not a buffer")
+	}
+	w := &chunkWriter{to: to, next: (*chunk)[:0]}
+	defer func() {
+		*chunk = w.next
+		chunks.Put(chunk)
+	}()
+	if err := a.append(w); err != nil {
+		return err
+	}
+	w.next = append(w.next, '\n')
+	w.flush(1)
+	return w.err
+}
+
+func (a *answer) append(w *chunkWriter) error {
 	head := *a.question
 	head.SetGroupVersionKind(searchv1alpha1.SchemeGroupVersion.WithKind("Search"))
 	head.Status = searchv1alpha1.SearchStatus{}
 	metadata, err := json.Marshal(&head.ObjectMeta)
 	if err != nil {
-		return nil, fmt.Errorf("encoding metadata: %w", err)
+		return fmt.Errorf("encoding metadata: %w", err)
 	}
 	spec, err := json.Marshal(&head.Spec)
 	if err != nil {
-		return nil, fmt.Errorf("encoding the spec: %w", err)
+		return fmt.Errorf("encoding the spec: %w", err)
 	}
-	dst = append(dst, `{"kind":"Search","apiVersion":"`...)
-	dst = append(dst, searchv1alpha1.SchemeGroupVersion.String()...)
-	dst = append(dst, `","metadata":`...)
-	dst = append(dst, metadata...)
-	dst = append(dst, `,"spec":`...)
-	dst = append(dst, spec...)
-	dst = append(dst, `,"status":{`...)
+	w.next = append(w.next, `{"kind":"Search","apiVersion":"`...)
+	w.next = append(w.next, searchv1alpha1.SchemeGroupVersion.String()...)
+	w.next = append(w.next, `","metadata":`...)
+	w.next = append(w.next, metadata...)
+	w.next = append(w.next, `,"spec":`...)
+	w.next = append(w.next, spec...)
+	w.next = append(w.next, `,"status":{`...)
 	if len(a.question.Spec.Searches) == 0 {
-		dst = appendResult(dst, a.results[0])
+		w.appendResult(a.results[0])
 	} else {
-		dst = append(dst, `"count":`...)
+		w.next = append(w.next, `"count":`...)
 		var sum int64
 		for _, result := range a.results {
 			sum += int64(result.Count)
 		}
-		dst = strconv.AppendInt(dst, sum, 10)
-		dst = append(dst, `,"results":[`...)
+		w.next = strconv.AppendInt(w.next, sum, 10)
+		w.next = append(w.next, `,"results":[`...)
 		for i, result := range a.results {
 			if i > 0 {
-				dst = append(dst, ',')
+				w.next = append(w.next, ',')
 			}
-			dst = append(dst, '{')
-			dst = appendResult(dst, result)
-			dst = append(dst, '}')
+			w.next = append(w.next, '{')
+			w.appendResult(result)
+			w.next = append(w.next, '}')
 		}
-		dst = append(dst, ']')
+		w.next = append(w.next, ']')
 	}
 	if len(a.warnings) > 0 {
-		dst = append(dst, `,"warnings":`...)
 		warnings, err := json.Marshal(a.warnings)
 		if err != nil {
-			return nil, fmt.Errorf("encoding warnings: %w", err)
+			return fmt.Errorf("encoding warnings: %w", err)
 		}
-		dst = append(dst, warnings...)
+		w.next = append(w.next, `,"warnings":`...)
+		w.next = append(w.next, warnings...)
 	}
-	return append(dst, `}}`...), nil
+	w.next = append(w.next, `}}`...)
+	return nil
 }
 
-// size is about how many bytes append needs.
-func (a *answer) size() int {
-	size := 1024
-	for _, result := range a.results {
-		size += itemsSize(result.Items)
-		for i := range result.Related {
-			size += itemsSize(result.Related[i].Items)
-		}
-	}
-	return size
-}
-
-func itemsSize(items []engine.Item) int {
-	size := 0
-	for i := range items {
-		item := &items[i]
-		size += len(item.JSON) + len(item.UID) + len(item.Cluster) + 64
-		for _, uid := range item.RelatedTo {
-			size += len(uid) + 3
-		}
-	}
-	return size
-}
-
-func appendResult(dst []byte, result *engine.Result) []byte {
-	dst = append(dst, `"count":`...)
-	dst = strconv.AppendInt(dst, int64(result.Count), 10)
-	dst = appendItems(dst, result.Items)
+func (w *chunkWriter) appendResult(result *engine.Result) {
+	w.next = append(w.next, `"count":`...)
+	w.next = strconv.AppendInt(w.next, int64(result.Count), 10)
+	w.appendItems(result.Items)
 	for i := range result.Related {
 		if i == 0 {
-			dst = append(dst, `,"related":[`...)
+			w.next = append(w.next, `,"related":[`...)
 		} else {
-			dst = append(dst, ',')
+			w.next = append(w.next, ',')
 		}
 		related := &result.Related[i]
-		dst = append(dst, `{"kind":`...)
-		dst = appendString(dst, related.Kind)
-		dst = append(dst, `,"count":`...)
-		dst = strconv.AppendInt(dst, int64(related.Count), 10)
-		dst = appendItems(dst, related.Items)
-		dst = append(dst, '}')
+		w.next = append(w.next, `{"kind":`...)
+		w.next = appendString(w.next, related.Kind)
+		w.next = append(w.next, `,"count":`...)
+		w.next = strconv.AppendInt(w.next, int64(related.Count), 10)
+		w.appendItems(related.Items)
+		w.next = append(w.next, '}')
 	}
 	if len(result.Related) > 0 {
-		dst = append(dst, ']')
+		w.next = append(w.next, ']')
 	}
 	if result.Continue != "" {
-		dst = append(dst, `,"continue":`...)
-		dst = appendString(dst, result.Continue)
+		w.next = append(w.next, `,"continue":`...)
+		w.next = appendString(w.next, result.Continue)
 	}
-	return dst
 }
 
-func appendItems(dst []byte, items []engine.Item) []byte {
+func (w *chunkWriter) appendItems(items []engine.Item) {
 	for i := range items {
+		next := w.next
 		if i == 0 {
-			dst = append(dst, `,"items":[`...)
+			next = append(next, `,"items":[`...)
 		} else {
-			dst = append(dst, ',')
+			next = append(next, ',')
 		}
 		item := &items[i]
-		dst = append(dst, `{"uid":`...)
-		dst = appendString(dst, item.UID)
-		dst = append(dst, `,"cluster":`...)
-		dst = appendString(dst, item.Cluster)
-		dst = append(dst, `,"properties":`...)
-		dst = append(dst, item.JSON...)
+		next = append(next, `{"uid":`...)
+		next = appendString(next, item.UID)
+		next = append(next, `,"cluster":`...)
+		next = appendString(next, item.Cluster)
+		next = append(next, `,"properties":`...)
+		next = append(next, item.JSON...)
 		for j, uid := range item.RelatedTo {
 			if j == 0 {
-				dst = append(dst, `,"relatedTo":[`...)
+				next = append(next, `,"relatedTo":[`...)
 			} else {
-				dst = append(dst, ',')
+				next = append(next, ',')
 			}
-			dst = appendString(dst, uid)
+			next = appendString(next, uid)
 		}
 		if len(item.RelatedTo) > 0 {
-			dst = append(dst, ']')
+			next = append(next, ']')
 		}
-		dst = append(dst, '}')
+		w.next = append(next, '}')
+		w.flush(chunkSize - chunkSize/8)
 	}
 	if len(items) > 0 {
-		dst = append(dst, ']')
+		w.next = append(w.next, ']')
 	}
-	return dst
 }
 
 // appendString appends a string as JSON. Names of clusters, kinds and UIDs hardly

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -73,6 +74,12 @@ func (r *questionREST) Create(ctx context.Context, obj runtime.Object, validate 
 			return nil, err
 		}
 	}
+	// Nobody owns the fields of what is not stored.
+	metadata, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	metadata.SetManagedFields(nil)
 	return r.answer(ctx, obj)
 }
 
