@@ -1,10 +1,12 @@
 package clusteradm
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -166,23 +168,33 @@ func newFound(item *searchv1alpha1.SearchItem) (*found, error) {
 	return out, nil
 }
 
-func each(result *searchv1alpha1.SearchResult, do func(*found) error) error {
+// shown are the resources found and then, kind by kind, those related to them: in the order
+// asked for, or else in that in which people look for them.
+func (s *searching) shown(result *searchv1alpha1.SearchResult) ([]*found, error) {
 	lists := [][]searchv1alpha1.SearchItem{result.Items}
 	for i := range result.Related {
 		lists = append(lists, result.Related[i].Items)
 	}
+	var all []*found
 	for _, items := range lists {
+		first := len(all)
 		for i := range items {
-			shown, err := newFound(&items[i])
+			one, err := newFound(&items[i])
 			if err != nil {
-				return err
+				return nil, err
 			}
-			if err := do(shown); err != nil {
-				return err
-			}
+			all = append(all, one)
+		}
+		if len(s.orderBy) == 0 {
+			slices.SortStableFunc(all[first:], compareFound)
 		}
 	}
-	return nil
+	return all, nil
+}
+
+func compareFound(a, b *found) int {
+	return cmp.Or(strings.Compare(a.cluster, b.cluster), strings.Compare(a.kind, b.kind),
+		strings.Compare(a.namespace, b.namespace), strings.Compare(a.name, b.name))
 }
 
 func (s *searching) table(result *searchv1alpha1.SearchResult) error {
@@ -194,11 +206,14 @@ func (s *searching) table(result *searchv1alpha1.SearchResult) error {
 	if err := row(w, "CLUSTER", "KIND", "NAMESPACE", "NAME", "STATUS", "AGE"); err != nil {
 		return err
 	}
-	err := each(result, func(f *found) error {
-		return row(w, f.cluster, f.kind, f.namespace, f.name, f.status, f.age)
-	})
+	all, err := s.shown(result)
 	if err != nil {
 		return err
+	}
+	for _, f := range all {
+		if err := row(w, f.cluster, f.kind, f.namespace, f.name, f.status, f.age); err != nil {
+			return err
+		}
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -216,12 +231,18 @@ func row(w io.Writer, cells ...string) error {
 
 // names prints a line for each resource: cluster, namespace if it has one, kind and name.
 func (s *searching) names(result *searchv1alpha1.SearchResult) error {
-	return each(result, func(f *found) error {
+	all, err := s.shown(result)
+	if err != nil {
+		return err
+	}
+	for _, f := range all {
 		parts := []string{f.cluster}
 		if f.namespace != "" {
 			parts = append(parts, f.namespace)
 		}
-		_, err := fmt.Fprintln(s.streams.Out, strings.Join(append(parts, strings.ToLower(f.kind), f.name), "/"))
-		return err
-	})
+		if _, err := fmt.Fprintln(s.streams.Out, strings.Join(append(parts, strings.ToLower(f.kind), f.name), "/")); err != nil {
+			return err
+		}
+	}
+	return nil
 }
