@@ -12,6 +12,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
@@ -31,9 +32,10 @@ func objectNames(items []searchv1alpha1.FleetResource) []string {
 	return out
 }
 
-func TestFleetResourcesAreSelected(t *testing.T) {
-	t.Parallel()
-	s := shared(t).smallFleet(t)
+func TestFleetResourcesAreSelected(t *testing.T) { onShared(t, fleetResourcesAreSelected) }
+
+func fleetResourcesAreSelected(t *testing.T, f *fleet) {
+	s := f.smallFleet(t)
 	a, b, job, bare := "pod.payments.web-1-a", "pod.payments.web-1-b", "pod.default.job-x", "pod.default.bare"
 	for what, test := range map[string]struct {
 		labels, fields string
@@ -76,9 +78,10 @@ func TestFleetResourcesAreSelected(t *testing.T) {
 	}
 }
 
-func TestFleetResourcesAreObjects(t *testing.T) {
-	t.Parallel()
-	s := shared(t).smallFleet(t)
+func TestFleetResourcesAreObjects(t *testing.T) { onShared(t, fleetResourcesAreObjects) }
+
+func fleetResourcesAreObjects(t *testing.T, f *fleet) {
+	s := f.smallFleet(t)
 	ctx, objects := t.Context(), s.viewer.ocm.SearchV1alpha1().FleetResources(s.seen.name)
 	web := must(objects.Get(ctx, "deployment.payments.web", metav1.GetOptions{}))(t)
 	want := searchv1alpha1.ResourceIdentity{APIGroup: "apps", Version: "v1", Kind: "Deployment", Resource: "deployments", Namespace: "payments", Name: "web"}
@@ -104,9 +107,10 @@ func TestFleetResourcesAreObjects(t *testing.T) {
 	}
 }
 
-func TestFleetResourcesInChunks(t *testing.T) {
-	t.Parallel()
-	s := shared(t).smallFleet(t)
+func TestFleetResourcesInChunks(t *testing.T) { onShared(t, fleetResourcesInChunks) }
+
+func fleetResourcesInChunks(t *testing.T, f *fleet) {
+	s := f.smallFleet(t)
 	ctx, objects := t.Context(), s.viewer.ocm.SearchV1alpha1().FleetResources(metav1.NamespaceAll)
 	options := metav1.ListOptions{Limit: 3}
 	var got []string
@@ -126,9 +130,10 @@ func TestFleetResourcesInChunks(t *testing.T) {
 	}
 }
 
-func TestFleetResourceVersions(t *testing.T) {
-	t.Parallel()
-	s := shared(t).smallFleet(t)
+func TestFleetResourceVersions(t *testing.T) { onShared(t, fleetResourceVersions) }
+
+func fleetResourceVersions(t *testing.T, f *fleet) {
+	s := f.smallFleet(t)
 	ctx, objects := t.Context(), s.viewer.ocm.SearchV1alpha1().FleetResources(s.seen.name)
 	first := must(objects.List(ctx, metav1.ListOptions{}))(t)
 	version := must(strconv.ParseUint(first.ResourceVersion, 10, 64))(t)
@@ -198,9 +203,27 @@ func wantEvent(t *testing.T, watching watch.Interface, typed watch.EventType, na
 	return object
 }
 
-func TestFleetResourcesAreWatched(t *testing.T) {
-	t.Parallel()
-	s := shared(t).smallFleet(t)
+// wantEvents waits until a watch has told the same of each of these, in any order, and of
+// nothing else.
+func wantEvents(t *testing.T, watching watch.Interface, typed watch.EventType, names ...string) {
+	t.Helper()
+	left := sets.New(names...)
+	for len(left) > 0 {
+		got, object := next(t, watching)
+		if got != typed || !left.Has(object.Name) {
+			t.Fatalf("got %s %s while %s of %v is awaited", got, object.Name, typed, sets.List(left))
+		}
+		if object.Resource.Kind == "" || object.Resource.Name == "" {
+			t.Errorf("%s does not say which one it is: %+v", got, object.Resource)
+		}
+		left.Delete(object.Name)
+	}
+}
+
+func TestFleetResourcesAreWatched(t *testing.T) { onShared(t, fleetResourcesAreWatched) }
+
+func fleetResourcesAreWatched(t *testing.T, f *fleet) {
+	s := f.smallFleet(t)
 	ctx, objects := t.Context(), s.viewer.ocm.SearchV1alpha1().FleetResources(metav1.NamespaceAll)
 	running := metav1.ListOptions{LabelSelector: "app=web", FieldSelector: "kind=Pod,status=Running"}
 	list := must(objects.List(ctx, running))(t)
@@ -273,9 +296,10 @@ func expired(t *testing.T, watching watch.Interface, err error) {
 }
 
 // TestFleetResourcesInAnInformer follows the fleet as controllers do: by a streamed list.
-func TestFleetResourcesInAnInformer(t *testing.T) {
-	t.Parallel()
-	s := shared(t).smallFleet(t)
+func TestFleetResourcesInAnInformer(t *testing.T) { onShared(t, fleetResourcesInAnInformer) }
+
+func fleetResourcesInAnInformer(t *testing.T, f *fleet) {
+	s := f.smallFleet(t)
 	ctx := t.Context()
 	watching := must(s.viewer.ocm.SearchV1alpha1().FleetResources(s.seen.name).Watch(ctx, metav1.ListOptions{
 		SendInitialEvents: ptr.To(true), AllowWatchBookmarks: true, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,

@@ -8,6 +8,7 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 
@@ -16,9 +17,10 @@ import (
 
 // TestSearchFollowsGrants: what is granted or revoked on the hub shows in searches, and in
 // watches that run, about at once.
-func TestSearchFollowsGrants(t *testing.T) {
-	t.Parallel()
-	s := shared(t).smallFleet(t)
+func TestSearchFollowsGrants(t *testing.T) { onShared(t, searchFollowsGrants) }
+
+func searchFollowsGrants(t *testing.T, f *fleet) {
+	s := f.smallFleet(t)
 	c := s.searcher(t, unique("granted"))
 	query := "kind:Pod cluster:" + s.hidden.name
 	pods := []string{"pod.payments.web-1-a", "pod.payments.web-1-b", "pod.default.job-x", "pod.default.bare"}
@@ -30,49 +32,35 @@ func TestSearchFollowsGrants(t *testing.T) {
 	if event := nextOfAny(t, watching); event.Type != watch.Bookmark {
 		t.Fatalf("before anything is granted there is %s", event.Type)
 	}
-	told := func(typed watch.EventType) {
-		t.Helper()
-		left := map[string]bool{}
-		for _, pod := range pods {
-			left[pod] = true
-		}
-		for len(left) > 0 {
-			got, object := next(t, watching)
-			if got != typed || !left[object.Name] {
-				t.Fatalf("got %s %s while %s of %v is awaited", got, object.Name, typed, left)
-			}
-			if object.Resource.Kind != "Pod" || object.Resource.Name == "" {
-				t.Errorf("%s does not say which one it is: %+v", got, object.Resource)
-			}
-			delete(left, object.Name)
-		}
-	}
 	for range 2 {
 		start := time.Now()
 		revoke := c.views(t, s.hidden.name)
 		finds(t, c.ocm, query, pods...)
 		inSearches := time.Since(start)
-		told(watch.Added)
+		wantEvents(t, watching, watch.Added, pods...)
 		t.Logf("granted: searches show it after %v, the watch after %v", inSearches.Round(time.Millisecond), time.Since(start).Round(time.Millisecond))
 
 		start = time.Now()
 		revoke()
 		finds(t, c.ocm, query)
 		inSearches = time.Since(start)
-		told(watch.Deleted)
+		wantEvents(t, watching, watch.Deleted, pods...)
 		t.Logf("revoked: searches show it after %v, the watch after %v", inSearches.Round(time.Millisecond), time.Since(start).Round(time.Millisecond))
 	}
 }
 
 // TestSearchFollowsRolesOfTheHub: the same on the hub, for each object that a grant is made of.
-func TestSearchFollowsRolesOfTheHub(t *testing.T) {
-	t.Parallel()
-	f := shared(t)
+func TestSearchFollowsRolesOfTheHub(t *testing.T) { onShared(t, searchFollowsRolesOfTheHub) }
+
+func searchFollowsRolesOfTheHub(t *testing.T, f *fleet) {
 	one, _, _ := f.hubResources(t)
 	c := f.searcher(t, unique("followed"))
 	query := "kind:Pod marked:" + one + " namespace:" + one
 	both := []string{uidOf("Pod", one, "p1"), uidOf("Pod", one, "p2")}
 	roles, ctx := f.hub.RbacV1().Roles(one), t.Context()
+	watching := must(c.ocm.SearchV1alpha1().FleetResources(localhub.HubClusterName).Watch(ctx, metav1.ListOptions{FieldSelector: "kind=Pod,marked=" + one + ",namespace=" + one}))(t)
+	defer watching.Stop()
+	known := sets.New[string]()
 	takes := func(what string, change func() error, want ...string) {
 		t.Helper()
 		start := time.Now()
@@ -80,7 +68,12 @@ func TestSearchFollowsRolesOfTheHub(t *testing.T) {
 			t.Fatal(err)
 		}
 		finds(t, c.ocm, query, want...)
-		t.Logf("%s shows after %v", what, time.Since(start).Round(time.Millisecond))
+		inSearches := time.Since(start)
+		now := sets.New(want...)
+		wantEvents(t, watching, watch.Deleted, sets.List(known.Difference(now))...)
+		wantEvents(t, watching, watch.Added, sets.List(now.Difference(known))...)
+		known = now
+		t.Logf("%s: searches show it after %v, the watch after %v", what, inSearches.Round(time.Millisecond), time.Since(start).Round(time.Millisecond))
 	}
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "lister"}, Rules: []rbacv1.PolicyRule{listing("", []string{"pods"})}}
 	takes("a binding without a role", func() error {
@@ -113,9 +106,9 @@ func TestSearchFollowsRolesOfTheHub(t *testing.T) {
 }
 
 // TestSearchFollowsNewClusters: who may view all clusters finds a new one as soon as it reports.
-func TestSearchFollowsNewClusters(t *testing.T) {
-	t.Parallel()
-	f := shared(t)
+func TestSearchFollowsNewClusters(t *testing.T) { onShared(t, searchFollowsNewClusters) }
+
+func searchFollowsNewClusters(t *testing.T, f *fleet) {
 	c := f.searcher(t, unique("all-clusters"))
 	c.bindEverywhere(t, viewRole)
 	r := f.reporter(t)

@@ -61,13 +61,14 @@ func graphqlPost(ctx context.Context, client versioned.Interface, query string, 
 // consoleQuery is what a console sends.
 const consoleQuery = `query items($input: [SearchInput]) { search(input: $input) { count items related { kind count items } } }`
 
-func TestSearchWithGraphQL(t *testing.T) {
-	t.Parallel()
-	s := shared(t).smallFleet(t)
+func TestSearchWithGraphQL(t *testing.T) { onShared(t, searchWithGraphQL) }
+
+func searchWithGraphQL(t *testing.T, f *fleet) {
+	s := f.smallFleet(t)
 	// A token of the hub, as consoles have one.
 	console := newAccountCaller(t, s.Hub, "default", unique("console"))
 	console.maySearch(t)
-	console.views(t, s.seen.name)
+	revoke := console.views(t, s.seen.name)
 	finds(t, console.ocm, "kind:Node", "node.node-1")
 	ask := func(t *testing.T, query string, variables map[string]any) *graphqlAnswer {
 		t.Helper()
@@ -165,11 +166,11 @@ func TestSearchWithGraphQL(t *testing.T) {
 			t.Errorf("%v: %s", err, content)
 		}
 	})
-	t.Run("watch", func(t *testing.T) { s.graphqlWatches(t, console) })
+	t.Run("watch", func(t *testing.T) { s.graphqlWatches(t, console, revoke) })
 }
 
-// graphqlWatches subscribes through the hub, as a console does.
-func (s *smallFleet) graphqlWatches(t *testing.T, console *caller) {
+// graphqlWatches subscribes through the hub, as a console does. revoke takes from it what it views.
+func (s *smallFleet) graphqlWatches(t *testing.T, console *caller, revoke func()) {
 	tlsConfig := must(rest.TLSConfigFor(console.config))(t)
 	dialer := websocket.Dialer{TLSClientConfig: tlsConfig, Subprotocols: []string{"graphql-transport-ws"}, HandshakeTimeout: patience}
 	url := strings.Replace(console.config.Host, "https://", "wss://", 1) + graphqlPath
@@ -277,5 +278,11 @@ func (s *smallFleet) graphqlWatches(t *testing.T, console *caller) {
 	}
 	s.seen.changes(t, inventory.Sync{DeleteResources: []inventory.Deleted{{UID: widget.UID}}})
 	marked("DELETE")
+	s.seen.changes(t, inventory.Sync{AddResources: []inventory.Resource{widget}})
+	marked("INSERT")
+	revoke()
+	if event := marked("DELETE").Data.Watch; event.NewData != nil || event.OldData["size"] != nil {
+		t.Errorf("of what is revoked the subscription tells %v and %v", event.OldData, event.NewData)
+	}
 	send(map[string]any{"id": "1", "type": "complete"})
 }

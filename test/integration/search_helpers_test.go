@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -151,7 +152,12 @@ func postReport(ctx context.Context, client versioned.Interface, path string, fu
 	if full {
 		request.SetHeader(inventory.OverwriteHeader, "true")
 	}
-	content, err := request.Do(ctx).Raw()
+	result := request.Do(ctx)
+	// The server's own Status, which Raw does not return.
+	if err := result.Error(); err != nil {
+		return nil, err
+	}
+	content, err := result.Raw()
 	if err != nil {
 		return nil, err
 	}
@@ -251,6 +257,14 @@ func (c *caller) bindEverywhere(t *testing.T, clusterRole string) func() {
 	return unbind
 }
 
+// onShared runs a test, beside others, on the fleet of all, which has the embedded engine. A
+// test that it runs is in testsOfEngines, too, unless it needs an agent or kubectl.
+func onShared(t *testing.T, test func(*testing.T, *fleet)) {
+	t.Helper()
+	t.Parallel()
+	test(t, shared(t))
+}
+
 // unique is a name that no other test has, nor another run of the same one.
 func unique(name string) string { return name + "-" + rand.String(6) }
 
@@ -304,6 +318,56 @@ func same(result *searchv1alpha1.SearchStatus, want []string) error {
 	slices.Sort(want)
 	if got := uids(result.Items); !slices.Equal(got, want) || int(result.Count) != len(want) {
 		return fmt.Errorf("it finds %v, and counts %d", got, result.Count)
+	}
+	return nil
+}
+
+// answersAre asks all that can be asked about the resources with a label, and tells by what
+// the answers differ from these: kinds by the UID within the cluster.
+func answersAre(ctx context.Context, client versioned.Interface, key, value string, want map[string]string) error {
+	terms := searchv1alpha1.SearchTerms{Query: fmt.Sprintf("label:%s=%s", key, value)}
+	items, err := search(ctx, client, textQuery(terms.Query))
+	if err != nil {
+		return err
+	}
+	names := slices.Sorted(maps.Keys(want))
+	if err := same(items, names); err != nil {
+		return fmt.Errorf("the search for %v: %w", want, err)
+	}
+	count, err := search(ctx, client, searchv1alpha1.SearchRequest{SearchTerms: terms, Output: searchv1alpha1.OutputCount})
+	if err != nil {
+		return err
+	}
+	if int(count.Count) != len(want) {
+		return fmt.Errorf("%d are counted, not %d", count.Count, len(want))
+	}
+	kinds, got := map[string]int64{}, map[string]int64{}
+	for _, kind := range want {
+		kinds[kind]++
+	}
+	values, err := completed(ctx, client, searchv1alpha1.SearchCompletionSpec{Property: "kind", SearchTerms: terms})
+	if err != nil {
+		return err
+	}
+	for _, value := range values.Values {
+		got[value.Value] = int64(value.Count)
+	}
+	if !maps.Equal(got, kinds) {
+		return fmt.Errorf("kinds are completed as %v, not %v", got, kinds)
+	}
+	schema, err := client.SearchV1alpha1().SearchSchemas().Create(ctx, &searchv1alpha1.SearchSchema{Spec: terms}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	if (len(schema.Status.Properties) > 0) != (len(want) > 0) {
+		return fmt.Errorf("%d are found, and the schema has %v", len(want), schema.Status.Properties)
+	}
+	objects, err := client.SearchV1alpha1().FleetResources(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: key + "=" + value})
+	if err != nil {
+		return err
+	}
+	if got := objectNames(objects.Items); !slices.Equal(got, names) {
+		return fmt.Errorf("the objects are %v, not %v", got, names)
 	}
 	return nil
 }

@@ -28,9 +28,9 @@ func publicSyncPath(cluster string) string {
 }
 
 // TestReports: everything at first, changes then, and totals that a collector compares with its own.
-func TestSearchReports(t *testing.T) {
-	t.Parallel()
-	f := shared(t)
+func TestSearchReports(t *testing.T) { onShared(t, searchReports) }
+
+func searchReports(t *testing.T, f *fleet) {
 	r := f.reporter(t)
 	one, two, three, four := r.resource("ConfigMap", "default", "one", nil), r.resource("ConfigMap", "default", "two", nil), r.resource("Pod", "default", "three", with{"restarts": 1}), r.resource("Node", "", "four", nil)
 	totals := func(what string, got *inventory.Response, want inventory.Response) {
@@ -128,9 +128,9 @@ func TestSearchReportsOfPublicCollectors(t *testing.T) {
 }
 
 // TestSearchReportsAreOfOnesOwn: a cluster says nothing about another, nor that it is the hub.
-func TestSearchReportsAreOfOnesOwn(t *testing.T) {
-	t.Parallel()
-	f := shared(t)
+func TestSearchReportsAreOfOnesOwn(t *testing.T) { onShared(t, searchReportsAreOfOnesOwn) }
+
+func searchReportsAreOfOnesOwn(t *testing.T, f *fleet) {
 	victim, attacker := f.reporter(t), f.reporter(t)
 	theirs := victim.resource("ConfigMap", "default", "theirs", with{"mark": "genuine"})
 	victim.has(t, []inventory.Resource{theirs})

@@ -13,6 +13,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/discovery"
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
@@ -22,19 +23,34 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// searchServer is a server with the embedded search engine beside an etcd that is not
-// its own, so that another server could share all but the search.
+// searchServer is a server with a search engine beside an etcd that is not its own, so
+// that another server could share all but the search. No agent runs.
 type searchServer struct {
 	*fleet
-	dir, searchDir, etcd string
-	reporter             *reporter
+	dir, etcd string
+	reporter  *reporter
 	// direct talks to the server itself, past the hub.
 	direct *versioned.Clientset
+	// lasting is set if changes and continue tokens outlast the server, not the resources alone.
+	lasting bool
 }
 
 // TestSearchServer goes through what the operator of a server with search does to it.
 func TestSearchServer(t *testing.T) {
 	t.Parallel()
+	searchDir := filepath.Join(ownDir(t), "search")
+	s := newSearchServer(t, "--search-data-dir="+searchDir)
+	t.Run("after a restart everything is found at once", s.restarts)
+	t.Run("what was acknowledged outlasts a kill", s.killed)
+	t.Run("decided by reviews", s.reviews)
+	t.Run("a second server with search of its own is refused", func(t *testing.T) { s.refusesSecond(t, searchDir) })
+	t.Run("a server without search", s.withoutSearch)
+	t.Run("a server on the database of the public indexer", s.readsPublicDatabase)
+}
+
+// newSearchServer starts a hub and a server, behind it, with these flags of search.
+func newSearchServer(t *testing.T, args ...string) *searchServer {
+	t.Helper()
 	dir := ownDir(t)
 	hub := must(localhub.NewCluster(localhub.ClusterOptions{Name: "hub", Dir: filepath.Join(dir, "hub"), NoFsync: true}))(t)
 	stopLater(t, hub.Stop)
@@ -43,8 +59,8 @@ func TestSearchServer(t *testing.T) {
 	if err := errors.Join(hub.Start(t.Context()), etcd.Start(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	s := &searchServer{fleet: &fleet{Fleet: &localhub.Fleet{Hub: hub}}, dir: dir, searchDir: filepath.Join(dir, "search"), etcd: etcd.Endpoint}
-	s.Server = s.another(t, "first", "--search-data-dir="+s.searchDir)
+	s := &searchServer{fleet: &fleet{Fleet: &localhub.Fleet{Hub: hub}}, dir: dir, etcd: etcd.Endpoint}
+	s.Server = s.another(t, "first", args...)
 	if err := s.Server.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -60,12 +76,7 @@ func TestSearchServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.reporter = s.reporterFor(t, cluster1)
-
-	t.Run("after a restart everything is found at once", s.restarts)
-	t.Run("what was acknowledged outlasts a kill", s.killed)
-	t.Run("decided by reviews", s.reviews)
-	t.Run("a second server with search of its own is refused", s.refusesSecond)
-	t.Run("a server without search", s.withoutSearch)
+	return s
 }
 
 // another makes a server that shares the etcd.
@@ -84,7 +95,7 @@ func (s *searchServer) restarts(t *testing.T) {
 	s.reporter.has(t, resources, edges...)
 	pods := []string{"pod.payments.web-1-a", "pod.payments.web-1-b", "pod.default.job-x", "pod.default.bare"}
 	before := must(s.ocm.SearchV1alpha1().FleetResources(cluster1).List(t.Context(), metav1.ListOptions{}))(t)
-	page := textQuery("kind:Pod")
+	page := textQuery("kind:Pod cluster:" + cluster1)
 	page.Limit = new(int32(1))
 	first := must(search(t.Context(), s.direct, page))(t)
 	for what, again := range map[string]func() error{
@@ -95,10 +106,10 @@ func (s *searchServer) restarts(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The first request after the server is ready, not one after a while.
-		if err := same(searched(t, s.direct, "kind:Pod"), pods); err != nil {
+		if err := same(searched(t, s.direct, page.Query), pods); err != nil {
 			t.Errorf("after %s: %v", what, err)
 		}
-		request := textQuery("kind:ReplicaSet")
+		request := textQuery("kind:ReplicaSet cluster:" + cluster1)
 		request.Output = searchv1alpha1.OutputRelated
 		if got := must(search(t.Context(), s.direct, request))(t); len(got.Related) != 2 {
 			t.Errorf("after %s, related are %+v", what, got.Related)
@@ -108,15 +119,24 @@ func (s *searchServer) restarts(t *testing.T) {
 		_, err := search(ctx, s.ocm, textQuery("kind:Pod"))
 		return err
 	})
-	// Objects have their versions still; what has changed before is not remembered.
+	// Objects have their versions still; what has changed before may be forgotten.
 	after := must(s.direct.SearchV1alpha1().FleetResources(cluster1).List(t.Context(), metav1.ListOptions{}))(t)
 	if after.ResourceVersion < before.ResourceVersion && len(after.ResourceVersion) <= len(before.ResourceVersion) || len(after.Items) != len(before.Items) {
 		t.Errorf("%d objects at version %s have become %d at version %s", len(before.Items), before.ResourceVersion, len(after.Items), after.ResourceVersion)
 	}
 	s.reporter.changes(t, inventory.Sync{AddResources: []inventory.Resource{s.reporter.resource("ConfigMap", "default", "after", nil)}})
+	page.Continue = first.Continue
+	if s.lasting {
+		watching := must(s.direct.SearchV1alpha1().FleetResources(cluster1).Watch(t.Context(), metav1.ListOptions{ResourceVersion: before.ResourceVersion}))(t)
+		defer watching.Stop()
+		wantEvent(t, watching, watch.Added, "configmap.default.after")
+		if second := must(search(t.Context(), s.direct, page))(t); len(second.Items) != 1 || second.Items[0].UID == first.Items[0].UID {
+			t.Errorf("a continue token of the server before leads to %+v", second.Items)
+		}
+		return
+	}
 	watching, err := s.direct.SearchV1alpha1().FleetResources(cluster1).Watch(t.Context(), metav1.ListOptions{ResourceVersion: "1"})
 	expired(t, watching, err)
-	page.Continue = first.Continue
 	if _, err := search(t.Context(), s.direct, page); !apierrors.IsResourceExpired(err) {
 		t.Errorf("a continue token of the server before: %v", err)
 	}
@@ -220,8 +240,8 @@ func (s *searchServer) reviews(t *testing.T) {
 	}
 }
 
-func (s *searchServer) refusesSecond(t *testing.T) {
-	for what, dir := range map[string]string{"with other data": filepath.Join(s.dir, "other-search"), "with the same data": s.searchDir} {
+func (s *searchServer) refusesSecond(t *testing.T, searchDir string) {
+	for what, dir := range map[string]string{"with other data": filepath.Join(s.dir, "other-search"), "with the same data": searchDir} {
 		t.Run(what, func(t *testing.T) {
 			second := s.another(t, "second-"+strings.ReplaceAll(what, " ", "-"), "--search-data-dir="+dir)
 			if err := second.Start(t.Context()); err == nil {

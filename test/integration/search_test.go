@@ -64,9 +64,10 @@ func (f *fleet) smallFleet(t *testing.T) *smallFleet {
 	return s
 }
 
-func TestSearchQueries(t *testing.T) {
-	t.Parallel()
-	s := shared(t).smallFleet(t)
+func TestSearchQueries(t *testing.T) { onShared(t, searchQueries) }
+
+func searchQueries(t *testing.T, f *fleet) {
+	s := f.smallFleet(t)
 	a, b, job, bare := "pod.payments.web-1-a", "pod.payments.web-1-b", "pod.default.job-x", "pod.default.bare"
 	literal := func(property, operator string, values ...string) searchv1alpha1.SearchTerms {
 		return searchv1alpha1.SearchTerms{Filters: []searchv1alpha1.SearchFilter{{Property: property, Operator: operator, Values: values}}}
@@ -123,9 +124,10 @@ func TestSearchQueries(t *testing.T) {
 }
 
 // TestSearchItemsKeepTheirTypes: what was reported is what is found, in every format.
-func TestSearchItemsKeepTheirTypes(t *testing.T) {
-	t.Parallel()
-	s := shared(t).smallFleet(t)
+func TestSearchItemsKeepTheirTypes(t *testing.T) { onShared(t, searchItemsKeepTheirTypes) }
+
+func searchItemsKeepTheirTypes(t *testing.T, f *fleet) {
+	s := f.smallFleet(t)
 	result := searched(t, s.viewer.ocm, "name:web-1-a")
 	if len(result.Items) != 1 || result.Items[0].Cluster != s.seen.name || result.Items[0].UID != s.seen.name+"/pod.payments.web-1-a" {
 		t.Fatalf("found %+v", result.Items)
@@ -185,9 +187,10 @@ func TestSearchItemsKeepTheirTypes(t *testing.T) {
 	}
 }
 
-func TestSearchPages(t *testing.T) {
-	t.Parallel()
-	s := shared(t).smallFleet(t)
+func TestSearchPages(t *testing.T) { onShared(t, searchPages) }
+
+func searchPages(t *testing.T, f *fleet) {
+	s := f.smallFleet(t)
 	a, b, job, bare := "pod.payments.web-1-a", "pod.payments.web-1-b", "pod.default.job-x", "pod.default.bare"
 	order := func(result *searchv1alpha1.SearchStatus) []string {
 		var out []string
@@ -255,9 +258,10 @@ func TestSearchPages(t *testing.T) {
 	})
 }
 
-func TestSearchSeveralAtOnce(t *testing.T) {
-	t.Parallel()
-	s := shared(t).smallFleet(t)
+func TestSearchSeveralAtOnce(t *testing.T) { onShared(t, searchSeveralAtOnce) }
+
+func searchSeveralAtOnce(t *testing.T, f *fleet) {
+	s := f.smallFleet(t)
 	result := must(s.viewer.ocm.SearchV1alpha1().Searches().Create(t.Context(), &searchv1alpha1.Search{Spec: searchv1alpha1.SearchSpec{Searches: []searchv1alpha1.SearchRequest{
 		textQuery("kind:Node"), {SearchTerms: searchv1alpha1.SearchTerms{Query: "kind:Pod"}, Output: searchv1alpha1.OutputCount}, textQuery("kind:Secret"),
 	}}}, metav1.CreateOptions{}))(t)
@@ -267,9 +271,10 @@ func TestSearchSeveralAtOnce(t *testing.T) {
 	}
 }
 
-func TestSearchRelated(t *testing.T) {
-	t.Parallel()
-	s := shared(t).smallFleet(t)
+func TestSearchRelated(t *testing.T) { onShared(t, searchRelated) }
+
+func searchRelated(t *testing.T, f *fleet) {
+	s := f.smallFleet(t)
 	related := func(request searchv1alpha1.SearchRequest) map[string][]string {
 		t.Helper()
 		out := map[string][]string{}
@@ -314,9 +319,10 @@ func TestSearchRelated(t *testing.T) {
 	}
 }
 
-func TestSearchWarnings(t *testing.T) {
-	t.Parallel()
-	s := shared(t).smallFleet(t)
+func TestSearchWarnings(t *testing.T) { onShared(t, searchWarnings) }
+
+func searchWarnings(t *testing.T, f *fleet) {
+	s := f.smallFleet(t)
 	absent := s.silentCluster(t)
 	warnsOf := func(client *caller, query string) string {
 		t.Helper()

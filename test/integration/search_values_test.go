@@ -36,9 +36,10 @@ func counted(values []searchv1alpha1.PropertyValue) string {
 	return strings.Join(out, " ")
 }
 
-func TestSearchCompletions(t *testing.T) {
-	t.Parallel()
-	s := shared(t).smallFleet(t)
+func TestSearchCompletions(t *testing.T) { onShared(t, searchCompletions) }
+
+func searchCompletions(t *testing.T, f *fleet) {
+	s := f.smallFleet(t)
 	terms := func(query string) searchv1alpha1.SearchTerms { return searchv1alpha1.SearchTerms{Query: query} }
 	for what, test := range map[string]struct {
 		spec         searchv1alpha1.SearchCompletionSpec
@@ -73,9 +74,9 @@ func TestSearchCompletions(t *testing.T) {
 }
 
 // TestSearchCompletesEveryLabel: no limit is applied before the values are told apart.
-func TestSearchCompletesEveryLabel(t *testing.T) {
-	t.Parallel()
-	f := shared(t)
+func TestSearchCompletesEveryLabel(t *testing.T) { onShared(t, searchCompletesEveryLabel) }
+
+func searchCompletesEveryLabel(t *testing.T, f *fleet) {
 	r := f.reporter(t)
 	viewer := f.searcher(t, unique("labels"))
 	var resources []inventory.Resource
@@ -115,9 +116,10 @@ func TestSearchCompletesEveryLabel(t *testing.T) {
 	}
 }
 
-func TestSearchSchemas(t *testing.T) {
-	t.Parallel()
-	s := shared(t).smallFleet(t)
+func TestSearchSchemas(t *testing.T) { onShared(t, searchSchemas) }
+
+func searchSchemas(t *testing.T, f *fleet) {
+	s := f.smallFleet(t)
 	schema := func(client versioned.Interface, query string) map[string]searchv1alpha1.PropertyType {
 		t.Helper()
 		answer := must(client.SearchV1alpha1().SearchSchemas().Create(t.Context(), &searchv1alpha1.SearchSchema{Spec: searchv1alpha1.SearchTerms{Query: query}}, metav1.CreateOptions{}))(t)

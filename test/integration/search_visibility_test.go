@@ -67,9 +67,9 @@ func (c *caller) mayEverywhere(t *testing.T, rules ...rbacv1.PolicyRule) {
 
 // TestSearchOnTheHubIsWhatOneMayList: what is found of the hub is what the hub lets the
 // caller list, one by one.
-func TestSearchOnTheHubIsWhatOneMayList(t *testing.T) {
-	t.Parallel()
-	f := shared(t)
+func TestSearchOnTheHubIsWhatOneMayList(t *testing.T) { onShared(t, searchOnTheHubIsWhatOneMayList) }
+
+func searchOnTheHubIsWhatOneMayList(t *testing.T, f *fleet) {
 	one, two, resources := f.hubResources(t)
 	// What is granted last shows that the server knows what was granted before.
 	marker := func(t *testing.T, c *caller) { c.may(t, two, listing("apps", []string{"deployments"})) }
@@ -179,9 +179,10 @@ func TestSearchOnTheHubIsWhatOneMayList(t *testing.T) {
 
 // TestSearchDoesNotMixCallersUp: callers without UID share nothing, and who somebody is
 // are name and groups.
-func TestSearchDoesNotMixCallersUp(t *testing.T) {
-	t.Parallel()
-	s := shared(t).smallFleet(t)
+func TestSearchDoesNotMixCallersUp(t *testing.T) { onShared(t, searchDoesNotMixCallersUp) }
+
+func searchDoesNotMixCallersUp(t *testing.T, f *fleet) {
+	s := f.smallFleet(t)
 	query := "kind:Node cluster:" + s.seen.name + "," + s.hidden.name
 	// No user of a client certificate has a UID. The administrator comes first.
 	if result := searched(t, s.ocm, query); result.Count != 2 {
@@ -267,8 +268,10 @@ func TestSearchDoesNotMixCallersUp(t *testing.T) {
 
 // TestSearchNeverFindsSecretsOfManagedClusters, however they are spelt.
 func TestSearchNeverFindsSecretsOfManagedClusters(t *testing.T) {
-	t.Parallel()
-	f := shared(t)
+	onShared(t, searchNeverFindsSecretsOfManagedClusters)
+}
+
+func searchNeverFindsSecretsOfManagedClusters(t *testing.T, f *fleet) {
 	r := f.reporter(t)
 	disguised := r.resource("Secret", "default", "by-plural", with{"kind": "Vault", "kind_plural": "secrets", "apigroup": "example.com"})
 	disguised.Kind = "Vault"

@@ -78,10 +78,16 @@ func (h *hub) send(ctx context.Context, b *batch) (*inventory.Response, error) {
 		}
 		request.Body(body.Bytes())
 	}
-	raw, err := request.Do(ctx).Raw()
+	// Raw alone would not tell the hub's own reason.
+	result := request.Do(ctx)
+	err := result.Error()
 	if apierrors.IsUnsupportedMediaType(err) {
 		h.plain.Store(true)
 	}
+	if err != nil {
+		return nil, fmt.Errorf("send report: %w", err)
+	}
+	raw, err := result.Raw()
 	if err != nil {
 		return nil, fmt.Errorf("send report: %w", err)
 	}

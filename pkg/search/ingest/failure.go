@@ -55,7 +55,10 @@ func readFailure(err error) error {
 // says is for the log.
 func engineFailure(ctx context.Context, err error) error {
 	if errors.Is(err, search.ErrReadOnly) {
-		return apierrors.NewMethodNotSupported(inventories, "create")
+		// Collectors come back later, and the administrator reads who should take reports instead.
+		refused := apierrors.NewMethodNotSupported(inventories, "create")
+		refused.ErrStatus.Message = "reports are not taken here: " + err.Error()
+		return refused
 	}
 	if ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "the search engine does not take reports")

@@ -19,9 +19,10 @@ type State struct {
 	Hub bool
 	// Resources and Edges are how many are stored.
 	Resources, Edges int
-	// LastReport is zero if there was none.
+	// LastReport is zero if there was none, or if the engine does not know.
 	LastReport time.Time
-	// Silent is true if the last report is too long ago.
+	// Silent is true if the last report is too long ago. It is false where nobody knows when
+	// that was.
 	Silent bool
 	// Absent is true if the cluster exists and has never reported.
 	Absent bool
@@ -54,7 +55,7 @@ func (h *Handler) loadStates(ctx context.Context) ([]State, error) {
 		states = append(states, State{
 			Name: name, Hub: state.Hub, Resources: state.Resources, Edges: state.Edges,
 			LastReport: state.Reported,
-			Silent:     now.Sub(state.Reported) > h.config.SilentAfter,
+			Silent:     !state.Reported.IsZero() && now.Sub(state.Reported) > h.config.SilentAfter,
 			Incomplete: state.Incomplete,
 			Removed:    !existing.Has(name),
 		})

@@ -113,7 +113,7 @@ func (r *REST) states(ctx context.Context) ([]*ingest.State, error) {
 	}
 	states, err := r.reports.States(ctx)
 	if err != nil {
-		return nil, apierrors.NewInternalError(fmt.Errorf("states of the clusters: %w", err))
+		return nil, terms.Error(ctx, fmt.Errorf("states of the clusters: %w", err))
 	}
 	var out []*ingest.State
 	for i := range states {

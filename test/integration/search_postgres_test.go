@@ -1,0 +1,183 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
+	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/pkg/search/postgres/postgrestest"
+)
+
+// testsOfEngines are the tests that ask the same of every engine; on the embedded one each
+// is a test of its own. What two servers share is in TestReplicas.
+var testsOfEngines = map[string]func(*testing.T, *fleet){
+	"queries":                searchQueries,
+	"items":                  searchItemsKeepTheirTypes,
+	"pages":                  searchPages,
+	"several at once":        searchSeveralAtOnce,
+	"related":                searchRelated,
+	"warnings":               searchWarnings,
+	"completions":            searchCompletions,
+	"labels":                 searchCompletesEveryLabel,
+	"schemas":                searchSchemas,
+	"objects are selected":   fleetResourcesAreSelected,
+	"objects":                fleetResourcesAreObjects,
+	"objects in chunks":      fleetResourcesInChunks,
+	"versions":               fleetResourceVersions,
+	"watches":                fleetResourcesAreWatched,
+	"informers":              fleetResourcesInAnInformer,
+	"graphql":                searchWithGraphQL,
+	"grants":                 searchFollowsGrants,
+	"roles of the hub":       searchFollowsRolesOfTheHub,
+	"clusters come and go":   searchFollowsNewClusters,
+	"resources of the hub":   searchOnTheHubIsWhatOneMayList,
+	"callers are told apart": searchDoesNotMixCallersUp,
+	"Secrets":                searchNeverFindsSecretsOfManagedClusters,
+	"reports":                searchReports,
+	"many callers at once":   searchByManyCallersAtOnce,
+	"reports at a time":      searchReportsOneAtATime,
+	"reports that end early": searchReportsThatEndEarly,
+	"reports of others":      searchReportsAreOfOnesOwn,
+}
+
+// TestSearchOnPostgres asks of the engine postgres what is asked of the embedded one.
+func TestSearchOnPostgres(t *testing.T) {
+	t.Parallel()
+	url := postgrestest.Start(t)
+	s := newSearchServer(t, "--search-engine=postgres", "--search-postgres-url-file="+fileOf(t, "database-url", url+"\n"))
+	s.lasting = true
+	t.Run("as any engine", func(t *testing.T) {
+		for what, test := range testsOfEngines {
+			t.Run(what, func(t *testing.T) {
+				t.Parallel()
+				test(t, s.fleet)
+			})
+		}
+	})
+	t.Run("after a restart everything is found at once", s.restarts)
+	t.Run("what was acknowledged outlasts a kill", s.killed)
+	t.Run("while the database is away", func(t *testing.T) { s.databaseIsAway(t, url) })
+}
+
+// databaseIsAway: without its database the server says so, to collectors as well, and tells
+// nobody where it is. Everything is there again when the database is.
+func (s *searchServer) databaseIsAway(t *testing.T, url string) {
+	pods := []string{"pod.payments.web-1-a", "pod.payments.web-1-b", "pod.default.job-x", "pod.default.bare"}
+	query := "kind:Pod cluster:" + cluster1
+	finds(t, s.ocm, query, pods...)
+	watching := must(s.ocm.SearchV1alpha1().FleetResources(cluster1).Watch(t.Context(), metav1.ListOptions{FieldSelector: "kind=Pod"}))(t)
+	defer watching.Stop()
+	wantEvents(t, watching, watch.Added, pods...)
+
+	config := must(pgx.ParseConfig(url))(t)
+	database := pgx.Identifier{config.Database}.Sanitize()
+	config.Database = "postgres"
+	admin := must(pgx.ConnectConfig(t.Context(), config))(t)
+	defer func() {
+		if err := admin.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	}()
+	allow := func(yes bool) {
+		t.Helper()
+		must(admin.Exec(t.Context(), fmt.Sprintf("ALTER DATABASE %s ALLOW_CONNECTIONS %t", database, yes)))(t)
+	}
+	allow(false)
+	must(admin.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = "+strings.ReplaceAll(database, `"`, "'")))(t)
+	requests := searchEndpoints(cluster1)
+	maps.Copy(requests, map[string]func(context.Context, versioned.Interface) error{
+		"a report": func(ctx context.Context, _ versioned.Interface) error {
+			// A client that tries again by itself would wait for what does not come back here.
+			return s.reporter.agent.ocm.SearchV1alpha1().RESTClient().Post().AbsPath(syncPath(cluster1)).
+				SetHeader("Content-Type", "application/json").Body([]byte("{}")).MaxRetries(0).Do(ctx).Error()
+		},
+	})
+	for what, request := range requests {
+		if what == "watch fleetresources" || strings.HasSuffix(what, "graphql") {
+			continue // they say so in what they stream, or in their answers
+		}
+		var err error
+		// What is known of inventories may be a second old.
+		eventually(t, what+" fails", func(ctx context.Context) error {
+			if err = request(ctx, s.ocm); err == nil {
+				return errors.New("it is answered")
+			}
+			return nil
+		})
+		var status apierrors.APIStatus
+		if !errors.As(err, &status) || status.Status().Code < http.StatusInternalServerError {
+			t.Errorf("%s: got %v", what, err)
+		} else if strings.Contains(err.Error(), config.Host) || strings.Contains(err.Error(), config.User+"@") || strings.Contains(err.Error(), "SQLSTATE") {
+			t.Errorf("%s tells about the database: %v", what, err)
+		}
+		if what == "a report" {
+			isRefused(t, err, http.StatusServiceUnavailable)
+			if _, asked := apierrors.SuggestsClientDelay(err); !asked {
+				t.Errorf("a report is not told when to come back: %v", err)
+			}
+		}
+	}
+	answer := must(graphqlPost(t.Context(), s.ocm, `{searchComplete(property: "kind")}`, nil))(t)
+	if len(answer.Errors) == 0 || strings.Contains(fmt.Sprint(answer.Errors), config.Host) || strings.Contains(fmt.Sprint(answer.Errors), "SQLSTATE") {
+		t.Errorf("graphql: got %+v", answer)
+	}
+
+	allow(true)
+	start := time.Now()
+	finds(t, s.ocm, query, pods...)
+	t.Logf("searches are answered %v after the database is back", time.Since(start).Round(time.Millisecond))
+	s.reporter.changes(t, inventory.Sync{AddResources: []inventory.Resource{s.reporter.resource("Pod", "default", "back", nil)}})
+	finds(t, s.ocm, query, append(pods, "pod.default.back")...)
+	// A watch goes on or ends, so that its client begins again. What it must not is stay silent.
+	for event := range untilSilent(t, watching) {
+		if object, ok := event.Object.(*searchv1alpha1.FleetResource); event.Type == watch.Error || ok && event.Type == watch.Added && object.Name == "pod.default.back" {
+			break
+		}
+	}
+}
+
+// untilSilent are the events of a watch until it ends; the test fails if none comes for long.
+func untilSilent(t *testing.T, watching watch.Interface) iter.Seq[watch.Event] {
+	return func(yield func(watch.Event) bool) {
+		for {
+			select {
+			case event, open := <-watching.ResultChan():
+				if !open || !yield(event) {
+					return
+				}
+			case <-time.After(patience):
+				t.Error("the watch tells nothing")
+				return
+			}
+		}
+	}
+}
+
+// fileOf writes a file in the directory of the test.
+func fileOf(t *testing.T, name, content string) string {
+	t.Helper()
+	file := filepath.Join(ownDir(t), name)
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
