@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,14 +10,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
-
-// largeReport is from how many changes on indexes are merged at once after a report, and not bit by bit.
-const largeReport = 500
 
 // application is a report while it is applied: what it changes, found out before
 // anything is written.
@@ -76,38 +73,31 @@ func (e *Engine) Apply(ctx context.Context, report *search.Report) (_ *search.Ap
 	if err != nil {
 		return nil, fmt.Errorf("report of cluster %s: %w", report.Cluster, err)
 	}
-	if len(a.changed) >= largeReport {
-		if err := e.mergeIndexes(ctx, a.cluster); err != nil {
-			klog.FromContext(ctx).Error(err, "The indexes of the search database are slower until it merges them by itself", "cluster", report.Cluster)
-		}
-	}
+	e.merges.add(ctx, len(a.changed))
 	return &a.applied, nil
-}
-
-// mergeIndexes merges what a large report has put beside the inverted indexes.
-func (e *Engine) mergeIndexes(ctx context.Context, cluster int32) error {
-	_, err := e.pool.Exec(ctx, `SELECT gin_clean_pending_list(i.indexrelid)
-		FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am m ON m.oid = c.relam
-		WHERE m.amname = 'gin' AND i.indrelid IN ($2::regclass, (SELECT tableoid FROM `+e.table("resources")+` WHERE cluster = $1 LIMIT 1))`,
-		cluster, e.table("tokens"))
-	return err
 }
 
 // encode reads the resources of the report; of two with one UID the last counts.
 func (a *application) encode() error {
-	a.reported = make(map[int64]*resource, len(a.report.Put))
-	a.order = make([]int64, 0, len(a.report.Put))
-	resources := make([]resource, len(a.report.Put))
-	for i := range a.report.Put {
-		r, err := a.engine.hash.newResource(a.report.Cluster, &a.report.Put[i])
-		if err != nil {
-			return fmt.Errorf("resource %s: %w", a.report.Put[i].UID, err)
+	put := a.report.Put
+	resources := make([]resource, len(put))
+	err := inParallel(len(put), func(i int) (err error) {
+		if resources[i], err = a.engine.hash.newResource(a.report.Cluster, &put[i]); err != nil {
+			return fmt.Errorf("resource %s: %w", put[i].UID, err)
 		}
-		resources[i] = r
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	a.reported = make(map[int64]*resource, len(put))
+	a.order = make([]int64, 0, len(put))
+	for i := range resources {
+		r := &resources[i]
 		if _, twice := a.reported[r.rid]; !twice {
 			a.order = append(a.order, r.rid)
 		}
-		a.reported[r.rid] = &resources[i]
+		a.reported[r.rid] = r
 	}
 	for _, uid := range a.report.Delete {
 		delete(a.reported, a.engine.hash.resource(a.report.Cluster, uid))
@@ -148,11 +138,7 @@ func (a *application) run(ctx context.Context) error {
 // lock waits for the cluster's lock, and finds or makes its row.
 func (a *application) lock(ctx context.Context) error {
 	e, report := a.engine, a.report
-	settings := fmt.Sprintf("SET LOCAL statement_timeout = %s", milliseconds(e.options.ApplyTimeout))
-	if len(report.Put) >= largeReport {
-		settings += "; SET LOCAL gin_pending_list_limit = '512MB'"
-	}
-	if _, err := a.tx.Exec(ctx, settings); err != nil {
+	if _, err := a.tx.Exec(ctx, "SET LOCAL statement_timeout = "+milliseconds(e.options.ApplyTimeout)); err != nil {
 		return err
 	}
 	if _, err := a.tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", lockKey(e.options.Schema, "cluster", report.Cluster)); err != nil {
@@ -202,12 +188,12 @@ func (a *application) compare(ctx context.Context) error {
 	if err := a.readBefore(ctx); err != nil {
 		return fmt.Errorf("reading what is stored: %w", err)
 	}
-	for i := range a.changed {
+	return inParallel(len(a.changed), func(i int) error {
 		if c := &a.changed[i]; c.after != nil {
 			c.columns = a.engine.hash.columns(c.after)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // gone are the stored resources that the report removes, in an order that does not depend on chance.
@@ -373,7 +359,7 @@ func (a *application) copyResources(ctx context.Context, version int64) error {
 		return nil
 	}
 	// What is of one class is mostly read together.
-	slices.SortStableFunc(put, func(x, y *change) int { return int(min(max(x.class-y.class, -1), 1)) })
+	slices.SortFunc(put, func(x, y *change) int { return cmp.Or(cmp.Compare(x.class, y.class), cmp.Compare(x.rid, y.rid)) })
 	names := []string{"cluster", "rid", "class", "version", "digest", "created", "created_other", "uid", "name", "name_key", "doc", "terms", "words"}
 	_, err := a.tx.CopyFrom(ctx, pgx.Identifier{a.engine.options.Schema, "resources"}, names,
 		pgx.CopyFromSlice(len(put), func(i int) ([]any, error) {

@@ -26,10 +26,13 @@ type catalog struct {
 	// epoch changes whenever there are classes or clusters that were not there.
 	epoch      uint64
 	hubClasses int64
-	clusters   map[int32]*cluster
-	shapes     map[string]*shape
+	// resources are how many all classes have.
+	resources int64
+	clusters  map[int32]*cluster
+	shapes    map[string]*shape
 
-	// known guards the map of classes: it is written with both locks, and read with either.
+	// known guards what the map of classes has: it is written with both locks, and read with either. The map
+	// itself is another one after everything was forgotten, while reads under way keep theirs.
 	known   sync.RWMutex
 	classes map[int64]*class
 }
@@ -63,6 +66,9 @@ type view struct {
 	// tx is a connection with a transaction that only reads.
 	tx      *pgxpool.Conn
 	version int64
+	classes map[int64]*class
+	// resources are how many there are.
+	resources int64
 }
 
 // read calls look with the catalog locked, as of a snapshot, and then use with the
@@ -80,10 +86,13 @@ func (e *Engine) read(ctx context.Context, look func(*view) error, use func(*vie
 		// Snapshots are taken one after the other, so that the catalog never knows more than the read's.
 		e.catalog.mu.Lock()
 		defer e.catalog.mu.Unlock()
-		if err := e.catalog.refresh(ctx, e, connection); err != nil {
+		// A caller that goes away must not leave the others a catalog to read anew.
+		refreshing, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.options.StatementTimeout)
+		defer cancel()
+		if err := e.catalog.refresh(refreshing, e, connection); err != nil {
 			return fmt.Errorf("reading classes: %w", err)
 		}
-		v.version = e.catalog.version
+		v.version, v.classes, v.resources = e.catalog.version, e.catalog.classes, e.catalog.resources
 		return look(v)
 	}()
 	if err != nil || use == nil {
@@ -104,6 +113,9 @@ const rollBackTimeout = 5 * time.Second
 
 // refresh begins a transaction and reads what has changed since, all in one trip.
 func (c *catalog) refresh(ctx context.Context, e *Engine, connection *pgxpool.Conn) error {
+	if c.clusters == nil {
+		c.forget()
+	}
 	version, expired, err := c.readSince(ctx, e, connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 	if err == nil && expired {
 		c.forget()
@@ -120,11 +132,8 @@ func (c *catalog) refresh(ctx context.Context, e *Engine, connection *pgxpool.Co
 
 // forget makes the next refresh read everything.
 func (c *catalog) forget() {
-	c.clusters, c.shapes = map[int32]*cluster{}, map[string]*shape{}
-	c.known.Lock()
-	c.classes = map[int64]*class{}
-	c.known.Unlock()
-	c.version = 0
+	c.clusters, c.shapes, c.classes = map[int32]*cluster{}, map[string]*shape{}, map[int64]*class{}
+	c.version, c.resources = 0, 0
 	c.epoch++
 }
 
@@ -150,7 +159,7 @@ func (c *catalog) readSince(ctx context.Context, e *Engine, connection *pgxpool.
 	if err := results.QueryRow().Scan(&version, &trimmed, &c.hubClasses, &clusters); err != nil {
 		return 0, false, err
 	}
-	if c.clusters == nil || c.version < trimmed && c.version > 0 || c.version > version {
+	if c.version < trimmed && c.version > 0 || c.version > version {
 		return 0, true, nil
 	}
 	known := len(c.clusters) + len(c.classes)
@@ -197,6 +206,7 @@ func (c *catalog) readClasses(results pgx.BatchResults) error {
 	var text string
 	_, err = pgx.ForEachRow(rows, []any{&clusterID, &id, &hub, &text, &n}, func() error {
 		if known := c.classes[id]; known != nil {
+			c.resources += n - known.n
 			known.n = n
 			return nil
 		}
@@ -214,16 +224,17 @@ func (c *catalog) readClasses(results pgx.BatchResults) error {
 		c.classes[id] = one
 		c.known.Unlock()
 		of.classes = append(of.classes, one)
+		c.resources += n
 		return nil
 	})
 	return err
 }
 
 // class is that of an ID; nil for one that is not known.
-func (c *catalog) class(id int64) *class {
-	c.known.RLock()
-	defer c.known.RUnlock()
-	return c.classes[id]
+func (v *view) class(id int64) *class {
+	v.engine.catalog.known.RLock()
+	defer v.engine.catalog.known.RUnlock()
+	return v.classes[id]
 }
 
 func (c *catalog) shape(text string) (*shape, error) {

@@ -57,14 +57,14 @@ func (a *application) classify(ctx context.Context) (*classCounts, error) {
 		c := &a.changed[i]
 		if c.before != nil {
 			counts.byID[c.beforeClass].more--
-			a.facets.add(c.beforeClass < 0, c.before.properties, -1)
+			a.facets.add(c.beforeClass < 0, c.before.properties, a.engine.hash.leafTerms(c.before.properties), -1)
 			a.tokens.add(c.beforeClass < 0, words(c.before.properties), -1, nil)
 		}
 		if c.after != nil {
 			one := counts.byShape[shapes[i]]
 			one.more++
 			c.class = one.id
-			a.facets.add(c.class < 0, c.after.properties, 1)
+			a.facets.add(c.class < 0, c.after.properties, c.columns.leaves, 1)
 			terms := a.tokens.add(c.class < 0, c.columns.words, 1, c.columns.terms)
 			slices.Sort(terms)
 			c.columns.terms = slices.Compact(terms)

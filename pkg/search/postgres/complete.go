@@ -202,8 +202,7 @@ func (c *condition) completeResources(ctx context.Context, v *view, gathered *va
 	if c.selection.empty() {
 		return nil
 	}
-	names := gathered.property == query.Name && !c.refine
-	if names {
+	if gathered.property == query.Name && !c.refine {
 		return c.completeNames(ctx, v, gathered, limit)
 	}
 	rest := c.selection
@@ -269,39 +268,6 @@ func (c *condition) addGrouped(ctx context.Context, v *view, gathered *values, t
 	var n int
 	_, err = pgx.ForEachRow(rows, []any{&value, &n}, func() error {
 		gathered.add(unescape(value), n)
-		return nil
-	})
-	return err
-}
-
-// completeNames has the database count names, in their order and only as many as are wanted. Names that
-// are no plain texts are read.
-func (c *condition) completeNames(ctx context.Context, v *view, gathered *values, limit int) error {
-	err := c.each(ctx, v, func(b *builder) string { return c.selection.condition(b) + " AND r.name_key IS NOT NULL" }, func(r *row) error {
-		gathered.addResource(r.properties)
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	b := c.builder()
-	where := c.where(b, c.selection.condition(b)) + " AND r.name_key IS NULL AND r.name IS NOT NULL"
-	if gathered.prefix != "" {
-		where += " AND lower(r.name COLLATE \"C\") LIKE " + b.arg(likeText.Replace(escape(gathered.prefix))+"%")
-	}
-	statement := "SELECT r.name, count(*) FROM " + v.engine.table("resources") + " r WHERE " + where + " GROUP BY r.name"
-	if limit >= 0 {
-		// Once more than the limit are there, no more are needed: they are in order.
-		statement += " ORDER BY r.name LIMIT " + b.arg(int64(limit)+1)
-	}
-	rows, err := v.tx.Query(ctx, statement, b.args...)
-	if err != nil {
-		return err
-	}
-	var name string
-	var n int
-	_, err = pgx.ForEachRow(rows, []any{&name, &n}, func() error {
-		gathered.add(unescape(name), n)
 		return nil
 	})
 	return err

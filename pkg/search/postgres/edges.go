@@ -1,8 +1,11 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -132,6 +135,10 @@ func (a *application) storeEdges(ctx context.Context) error {
 	if len(fresh) == 0 {
 		return nil
 	}
+	// In the order of their index, which takes them faster so.
+	slices.SortFunc(fresh, func(x, y edge) int {
+		return cmp.Or(cmp.Compare(x.source, y.source), cmp.Compare(x.dest, y.dest), strings.Compare(x.relation, y.relation))
+	})
 	_, err := a.tx.CopyFrom(ctx, pgx.Identifier{a.engine.options.Schema, "edges"}, []string{"cluster", "source", "dest", "type"},
 		pgx.CopyFromSlice(len(fresh), func(i int) ([]any, error) {
 			return []any{a.cluster, fresh[i].source, fresh[i].dest, fresh[i].relation}, nil

@@ -25,6 +25,7 @@ type Engine struct {
 	selections *lru.Cache
 
 	news   news
+	merges *merges
 	stop   context.CancelFunc
 	ended  sync.WaitGroup
 	closed sync.Once
@@ -43,7 +44,7 @@ func Open(ctx context.Context, options Options) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("search on PostgreSQL: %w", err)
 	}
-	e := &Engine{options: options, pool: pool, selections: lru.New(selectionsKept)}
+	e := &Engine{options: options, pool: pool, selections: lru.New(selectionsKept), merges: newMerges()}
 	if err := e.prepare(ctx); err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("search on PostgreSQL: %w", err)
@@ -52,6 +53,7 @@ func Open(ctx context.Context, options Options) (*Engine, error) {
 	e.stop = stop
 	e.ended.Go(func() { e.listen(background) })
 	e.ended.Go(func() { e.trimRegularly(background) })
+	e.ended.Go(func() { e.mergeRegularly(background) })
 	return e, nil
 }
 

@@ -75,12 +75,15 @@ func (e *Engine) create(ctx context.Context, tx pgx.Tx) error {
 	).Replace(tables), ";\n")
 	for i := range e.options.Partitions {
 		for _, name := range []string{"resources", "edges"} {
-			statements = append(statements, fmt.Sprintf("CREATE TABLE %s PARTITION OF %s FOR VALUES WITH (MODULUS %d, REMAINDER %d)",
-				e.table(fmt.Sprintf("%s_%d", name, i)), e.table(name), e.options.Partitions, i))
+			partition := e.table(fmt.Sprintf("%s_%d", name, i))
+			statements = append(statements,
+				fmt.Sprintf("CREATE TABLE %s PARTITION OF %s FOR VALUES WITH (MODULUS %d, REMAINDER %d)", partition, e.table(name), e.options.Partitions, i),
+				// Indexes answer alone only for what was vacuumed since. A vacuum that pauses would do so with an
+				// inverted index locked, and reports would wait for it.
+				fmt.Sprintf("ALTER TABLE %s SET (autovacuum_vacuum_insert_scale_factor = 0.1, autovacuum_vacuum_cost_delay = 0)", partition))
 		}
 		// Rows of up to 8 KB stay whole and uncompressed in their page: reading them is what counts.
-		statements = append(statements, fmt.Sprintf("ALTER TABLE %s SET (toast_tuple_target = 8160, autovacuum_vacuum_insert_scale_factor = 0.05)",
-			e.table(fmt.Sprintf("resources_%d", i))))
+		statements = append(statements, fmt.Sprintf("ALTER TABLE %s SET (toast_tuple_target = 8160)", e.table(fmt.Sprintf("resources_%d", i))))
 	}
 	if trigrams != "" {
 		statements = append(statements, fmt.Sprintf("CREATE INDEX tokens_token ON %s USING gin (token %s.gin_trgm_ops)", e.table("tokens"), trigrams))
@@ -198,7 +201,7 @@ CREATE TABLE {schema}.resources (
 	words text COLLATE "C" NOT NULL,
 	PRIMARY KEY (cluster, rid) INCLUDE (class)
 ) PARTITION BY HASH (cluster);
-CREATE INDEX resources_class ON {schema}.resources (class, rid);
+CREATE INDEX resources_class ON {schema}.resources (class, rid) INCLUDE (name);
 CREATE INDEX resources_name ON {schema}.resources (name, class) INCLUDE (rid);
 CREATE INDEX resources_name_key ON {schema}.resources (cluster) WHERE name_key IS NOT NULL;
 CREATE INDEX resources_created_other ON {schema}.resources (cluster) WHERE created_other;
@@ -226,7 +229,6 @@ CREATE TABLE {schema}.facets (
 	n bigint NOT NULL,
 	PRIMARY KEY (property, cluster, secret, leaf)
 );
-CREATE INDEX facets_leaf ON {schema}.facets (leaf, cluster);
 
 -- The tokens of a cluster that exist, with the number of resources that have them.
 CREATE TABLE {schema}.tokens (
@@ -236,7 +238,7 @@ CREATE TABLE {schema}.tokens (
 	term bigint NOT NULL,
 	n bigint NOT NULL,
 	PRIMARY KEY (term, cluster, secret)
-);
+) WITH (autovacuum_vacuum_cost_delay = 0);
 
 CREATE TABLE {schema}.properties (
 	cluster integer NOT NULL,

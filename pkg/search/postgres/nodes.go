@@ -45,6 +45,31 @@ func (v *view) eachEdge(ctx context.Context, nodes []node, call func(source, des
 	})
 }
 
+// eachNeighborClass counts by class the resources that are an edge away from nodes; none of the nodes
+// themselves if others is true.
+func (v *view) eachNeighborClass(ctx context.Context, nodes []node, others bool, call func(class int64, n int) error) error {
+	edges, resources := v.engine.table("edges"), v.engine.table("resources")
+	var notOne, notAny string
+	if others {
+		notOne, notAny = " AND r.rid <> ALL($2::bigint[])", " EXCEPT SELECT * FROM unnest($1::integer[], $2::bigint[])"
+	}
+	return v.eachCluster(ctx, nodes, statements{
+		one: "SELECT r.class, count(*) FROM " + resources + " r WHERE r.cluster = $1 AND r.rid IN (SELECT dest FROM " + edges +
+			" WHERE cluster = $1 AND source = ANY($2::bigint[]) UNION ALL SELECT source FROM " + edges +
+			" WHERE cluster = $1 AND dest = ANY($2::bigint[]))" + notOne + " GROUP BY r.class",
+		any: "SELECT r.class, count(*) FROM (SELECT e.cluster, e.dest AS rid FROM unnest($1::integer[], $2::bigint[]) f(cluster, rid) JOIN " + edges +
+			" e ON e.cluster = f.cluster AND e.source = f.rid" +
+			" UNION SELECT e.cluster, e.source FROM unnest($1::integer[], $2::bigint[]) f(cluster, rid) JOIN " + edges +
+			" e ON e.cluster = f.cluster AND e.dest = f.rid" + notAny + ") n JOIN " + resources +
+			" r ON r.cluster = n.cluster AND r.rid = n.rid GROUP BY r.class",
+	}, func(rows pgx.Rows) error {
+		var class int64
+		var n int
+		_, err := pgx.ForEachRow(rows, []any{&class, &n}, func() error { return call(class, n) })
+		return err
+	})
+}
+
 // eachCluster asks for nodes: of few clusters one after the other, and otherwise for all at once.
 func (v *view) eachCluster(ctx context.Context, nodes []node, ask statements, read func(pgx.Rows) error) error {
 	if len(nodes) == 0 {
@@ -59,11 +84,7 @@ func (v *view) eachCluster(ctx context.Context, nodes []node, ask statements, re
 		for i, at := range nodes {
 			clusters[i], rids[i] = at.cluster, at.rid
 		}
-		rows, err := v.tx.Query(ctx, ask.any, clusters, rids)
-		if err != nil {
-			return err
-		}
-		return read(rows)
+		return v.queryWithout(ctx, oneByOne, ask.any, []any{clusters, rids}, read)
 	}
 	for cluster, rids := range byCluster {
 		rows, err := v.tx.Query(ctx, ask.one, cluster, rids)

@@ -95,10 +95,9 @@ func (o Options) poolConfig() (*pgxpool.Config, error) {
 		"jit":             "off",
 		// To start workers takes longer than most statements, and all cores are busy with others'.
 		"max_parallel_workers_per_gather": "0",
-		// Reads look through what waits to be merged into an inverted index.
-		"gin_pending_list_limit":      "256kB",
-		"standard_conforming_strings": "on",
-		"timezone":                    "UTC",
+		"gin_pending_list_limit":          pendingLimit,
+		"standard_conforming_strings":     "on",
+		"timezone":                        "UTC",
 	}
 	for name, value := range settings {
 		config.ConnConfig.RuntimeParams[name] = value

@@ -64,20 +64,27 @@ type sorted struct {
 // orderedByColumn finds which resources the page has, and then reads these alone.
 func (p *pager) orderedByColumn(ctx context.Context, column string) ([]search.Item, string, error) {
 	order := p.request.OrderBy[0]
-	b := p.condition.builder()
-	where := p.condition.where(b, p.condition.selection.condition(b))
 	offset := max(0, p.request.Offset)
-	if p.position != nil {
-		offset = 0
-		where += " AND " + afterColumn(b, column, order.Descending, p.position)
-	}
-	if column == "r.name" && p.condition.exact() && len(p.condition.selection.named) == 0 {
-		bounds, fewer, err := p.nameBounds(ctx, b, offset)
-		if err != nil {
+	var bounds *nameRange
+	if column == "r.name" && p.condition.exact() && p.position == nil {
+		var err error
+		if bounds, err = p.nameBounds(ctx, offset); err != nil {
 			return nil, "", err
 		}
-		where += bounds
-		offset -= fewer
+	}
+	b := p.condition.builder()
+	var where string
+	switch {
+	case bounds != nil:
+		// The names leave so little that only their index is to be used.
+		where = fmt.Sprintf("%s AND r.name >= %s AND r.name <= %s", p.condition.selection.indexed(b), b.arg(bounds.lower), b.arg(bounds.upper))
+		offset -= bounds.before
+	default:
+		where = p.condition.where(b, p.condition.selection.condition(b))
+		if p.position != nil {
+			offset = 0
+			where += " AND " + afterColumn(b, column, order.Descending, p.position)
+		}
 	}
 	statement := fmt.Sprintf("SELECT r.cluster, r.rid, %[1]s::text, r.uid FROM %[2]s r WHERE %[3]s ORDER BY %[1]s %[4]s NULLS LAST, r.uid OFFSET %[5]s",
 		column, p.view.engine.table("resources"), where, direction(order), b.arg(offset))
@@ -142,32 +149,57 @@ func (p *pager) readSorted(ctx context.Context, page []sorted) ([]search.Item, e
 // mostNames is up to which position the index of names is walked.
 const mostNames = 50_000
 
+// nameRange are the names of a page, and how many items come before these.
+type nameRange struct {
+	lower, upper string
+	before       int
+}
+
 // nameBounds narrows a page in the order of names down to the names on it, which the index of names tells
-// without reading resources: what is left out before the page are as many as it says. It does
-// nothing for the last page, where names may be missing.
-func (p *pager) nameBounds(ctx context.Context, page *builder, offset int) (bounds string, fewer int, err error) {
+// without reading resources. There are none for the last page, where names may be missing.
+func (p *pager) nameBounds(ctx context.Context, offset int) (*nameRange, error) {
 	end := int64(offset) + int64(p.request.Limit)
-	if p.position != nil || p.request.Limit < 0 || end >= mostNames {
-		return "", 0, nil
+	if p.request.Limit < 0 || end >= mostNames {
+		return nil, nil
 	}
-	b := p.condition.builder()
 	order := direction(p.request.OrderBy[0])
-	statement := fmt.Sprintf("SELECT r.name FROM %s r WHERE r.name IS NOT NULL AND %s ORDER BY r.name %s LIMIT %s",
-		p.view.engine.table("resources"), p.condition.selection.indexed(b), order, b.arg(end+1))
-	rows, err := p.view.tx.Query(ctx, statement, b.args...)
-	if err != nil {
-		return "", 0, err
-	}
-	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	names, err := p.firstNames(ctx, order, end+1)
 	if err != nil || int64(len(names)) <= end {
-		return "", 0, err
+		return nil, err
 	}
 	first, last := names[offset], names[end]
-	lower, upper := first, last
+	bounds := &nameRange{lower: first, upper: last, before: slices.Index(names, first)}
 	if order == "DESC" {
-		lower, upper = last, first
+		bounds.lower, bounds.upper = last, first
 	}
-	return fmt.Sprintf(" AND r.name >= %s AND r.name <= %s", page.arg(lower), page.arg(upper)), slices.Index(names, first), nil
+	return bounds, nil
+}
+
+// mostClasses is up to how many classes are looked up one by one for their names.
+const mostClasses = 5_000
+
+// firstNames are so many names of matches in order. Either their index is walked past names that do not match, or the
+// names of all matches are sorted, whichever are fewer.
+func (p *pager) firstNames(ctx context.Context, order string, most int64) ([]string, error) {
+	s, count := p.condition.selection, int64(p.tally.count)
+	b := p.condition.builder()
+	statement := "SELECT r.name FROM " + p.view.engine.table("resources") + " r WHERE r.name IS NOT NULL AND "
+	if walked := most * p.view.resources / max(1, count); 2*count >= walked || len(s.named) > 0 || len(s.classes) > mostClasses {
+		statement += s.indexed(b) + " ORDER BY r.name " + order + " LIMIT " + b.arg(most)
+		var names []string
+		err := p.view.queryWithout(ctx, inOrder, statement, b.args, func(rows pgx.Rows) (err error) {
+			names, err = pgx.CollectRows(rows, pgx.RowTo[string])
+			return err
+		})
+		return names, err
+	}
+	// The order is not that of any index, so that none is walked.
+	statement += oneOf(b, s.classes) + " ORDER BY r.name || '' " + order + " LIMIT " + b.arg(most)
+	rows, err := p.view.tx.Query(ctx, statement, b.args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
 // start is a position before all items, for a page without any.

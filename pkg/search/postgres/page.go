@@ -238,7 +238,7 @@ func (p *pager) parts(clusters []*clusterTally) (listed []node, parts []func(*bu
 // whole reads all matches of some clusters.
 func (p *pager) whole(ctx context.Context, clusters []*clusterTally) ([]found, error) {
 	listed, parts := p.parts(clusters)
-	items, err := p.view.itemsOf(ctx, listed)
+	items, err := p.itemsOf(ctx, listed)
 	for i := 0; i < len(parts) && err == nil; i++ {
 		b := p.condition.builder()
 		statement := "SELECT " + itemColumns + " FROM " + p.view.engine.table("resources") + " r WHERE " + p.condition.where(b, parts[i](b))
@@ -322,6 +322,18 @@ func (p *pager) listed(ctx context.Context, part segment) ([]found, bool, error)
 	for i := range nodes {
 		nodes[i] = node{part.of.id, rids[i]}
 	}
-	items, err := p.view.itemsOf(ctx, nodes)
+	items, err := p.itemsOf(ctx, nodes)
 	return items, more, err
+}
+
+// itemsOf are matches by their keys.
+func (p *pager) itemsOf(ctx context.Context, nodes []node) ([]found, error) {
+	if p.tally.items == nil {
+		return p.view.itemsOf(ctx, nodes)
+	}
+	items := make([]found, len(nodes))
+	for i, at := range nodes {
+		items[i] = p.tally.items[at]
+	}
+	return items, nil
 }

@@ -35,6 +35,9 @@ type Public struct {
 
 var _ search.Engine = (*Public)(nil)
 
+// errPublic names the engine to those who report to it.
+var errPublic = fmt.Errorf("the search engine public-postgres reads what the public indexer writes: %w", search.ErrReadOnly)
+
 // OpenPublic connects to a database of the public indexer, with the tables resources and
 // edges in the schema PublicSchema.
 func OpenPublic(ctx context.Context, options Options) (*Public, error) {
@@ -75,13 +78,13 @@ func (p *Public) Close() error {
 	return nil
 }
 
-// Apply implements search.Engine; it returns search.ErrReadOnly.
+// Apply implements search.Engine; it returns an error that is search.ErrReadOnly.
 func (p *Public) Apply(context.Context, *search.Report) (*search.Applied, error) {
-	return nil, search.ErrReadOnly
+	return nil, errPublic
 }
 
-// RemoveCluster implements search.Engine; it returns search.ErrReadOnly.
-func (p *Public) RemoveCluster(context.Context, string) error { return search.ErrReadOnly }
+// RemoveCluster implements search.Engine; it returns an error that is search.ErrReadOnly.
+func (p *Public) RemoveCluster(context.Context, string) error { return errPublic }
 
 // Changes implements search.Engine. There are none to tell: it waits until ctx ends.
 func (p *Public) Changes(ctx context.Context, after uint64, _ int) ([]search.Change, uint64, error) {
@@ -111,7 +114,7 @@ func publicVersion(ctx context.Context, db interface {
 func (p *Public) Clusters(ctx context.Context) (_ []search.ClusterState, err error) {
 	defer observe("clusters", time.Now(), &err)
 	rows, err := p.pool.Query(ctx, `SELECT r.cluster, r.hub, r.n, coalesce(e.n, 0)
-		FROM (SELECT cluster, bool_or(coalesce(data->>$1 = 'true', false)) AS hub, count(*) AS n FROM `+p.table("resources")+` GROUP BY cluster) r
+		FROM (SELECT cluster, bool_or(coalesce(data->>$1 = 'true', false)) AS hub, count(*) AS n FROM `+p.table("resources")+` WHERE cluster IS NOT NULL GROUP BY cluster) r
 		LEFT JOIN (SELECT cluster, count(*) AS n FROM `+p.table("edges")+` GROUP BY cluster) e ON e.cluster = r.cluster
 		ORDER BY r.cluster COLLATE "C"`, hubResource)
 	if err != nil {
@@ -131,7 +134,7 @@ func (p *Public) Clusters(ctx context.Context) (_ []search.ClusterState, err err
 func (p *Public) HubClasses(ctx context.Context) (_ []visibility.Class, _ uint64, err error) {
 	defer observe("classes", time.Now(), &err)
 	rows, err := p.pool.Query(ctx, `SELECT DISTINCT cluster, coalesce(data->>'apigroup', ''), coalesce(data->>'kind_plural', ''), coalesce(data->>'namespace', '')
-		FROM `+p.table("resources")+` WHERE data ? $1 AND data->>$1 = 'true'`, hubResource)
+		FROM `+p.table("resources")+` WHERE cluster IS NOT NULL AND data ? $1 AND data->>$1 = 'true'`, hubResource)
 	if err != nil {
 		return nil, 0, fmt.Errorf("classes of the hub: %w", err)
 	}
@@ -182,7 +185,7 @@ func (p *Public) read(ctx context.Context, scope visibility.Scope, use func(*pub
 
 // each calls for each resource in the scope that fulfils a condition.
 func (r *publicRead) each(ctx context.Context, where string, args []any, call func(*publicRow) error) error {
-	rows, err := r.tx.Query(ctx, "SELECT uid, cluster, xmin::text::bigint, data::text FROM "+r.table("resources")+" WHERE jsonb_typeof(data) = 'object' AND "+where, args...)
+	rows, err := r.tx.Query(ctx, "SELECT uid, cluster, xmin::text::bigint, data::text FROM "+r.table("resources")+" WHERE cluster IS NOT NULL AND jsonb_typeof(data) = 'object' AND "+where, args...)
 	if err != nil {
 		return err
 	}

@@ -25,6 +25,9 @@ type graph struct {
 // related finds what is related to the matches.
 func (v *view) related(ctx context.Context, i *inquiry, matches []node, request *search.Request) ([]search.Related, error) {
 	g := &graph{walk: newWalk(matches, request.RelatedItems), view: v, inquiry: i, decisions: map[*class]visibility.Decision{}}
+	if !request.RelatedItems && request.RelatedDepth <= 1 && !i.byName {
+		return g.counted(ctx, matches, request.RelatedKinds)
+	}
 	g.edges, g.kinds = v.eachEdge, g.visibleKinds
 	if err := g.run(ctx, max(1, request.RelatedDepth)); err != nil {
 		return nil, err
@@ -34,6 +37,34 @@ func (v *view) related(ctx context.Context, i *inquiry, matches []node, request 
 		return related, nil
 	}
 	return related, g.items(ctx, related, byKind, request.RelatedLimit)
+}
+
+// counted has the database follow relations, where it is about numbers alone and classes decide what is in the scope.
+func (g *graph) counted(ctx context.Context, matches []node, kinds []string) ([]search.Related, error) {
+	// Where classes alone decide what matches, they tell what is none.
+	byClass := len(g.inquiry.rest.Filters)+len(g.inquiry.rest.Keywords) == 0
+	byKind := map[string]int{}
+	err := g.view.eachNeighborClass(ctx, matches, !byClass, func(id int64, n int) error {
+		class := g.view.class(id)
+		if class == nil {
+			return errUnknownClass
+		}
+		if byClass && g.inquiry.selection.has(class) {
+			return nil
+		}
+		if wantedKind(kinds, class.shape.kind) && g.visible(class, nil) {
+			byKind[class.shape.kind] += n
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	var related []search.Related
+	for _, kind := range slices.Sorted(maps.Keys(byKind)) {
+		related = append(related, search.Related{Kind: kind, Count: byKind[kind]})
+	}
+	return related, nil
 }
 
 // visibleKinds calls for each node that is a resource in the scope.
@@ -48,7 +79,7 @@ func (g *graph) visibleKinds(ctx context.Context, nodes []node, call func(node, 
 		var id int64
 		var name *string
 		_, err := pgx.ForEachRow(rows, []any{&at.cluster, &at.rid, &id, &name}, func() error {
-			class := g.view.engine.catalog.class(id)
+			class := g.view.class(id)
 			if class == nil {
 				return errUnknownClass
 			}

@@ -82,8 +82,10 @@ type columns struct {
 	createdOther bool
 	name         *string
 	nameKey      *string
-	terms        []int64
-	words        string
+	// leaves are the terms of leaves, in their order.
+	leaves []int64
+	terms  []int64
+	words  string
 }
 
 func (h hasher) columns(r *resource) columns {
@@ -97,7 +99,8 @@ func (h hasher) columns(r *resource) columns {
 		}
 	}
 	c.words = words(r.properties)
-	c.terms = h.terms(r.properties)
+	c.leaves = h.leafTerms(r.properties)
+	c.terms = h.terms(r.properties, c.leaves)
 	return c
 }
 
@@ -130,25 +133,44 @@ func exactTime(p *query.Property) (int64, bool) {
 	return microseconds(at)
 }
 
-// terms are the hashes of all leaves, of the keys of maps, and of numbers.
-func (h hasher) terms(properties query.Properties) []int64 {
+// inTerms tells whether leaves of a property have terms. Filters on what classes have are not asked of
+// resources; kinds only help to find classes.
+func inTerms(p *query.Property) bool {
+	return p.Name != query.Cluster && (p.Name == query.Kind || !inShape(p.Name))
+}
+
+// leafTerms are the hashes of all leaves that have terms, in their order.
+func (h hasher) leafTerms(properties query.Properties) []int64 {
 	count := 0
 	for i := range properties {
 		count += len(properties[i].Leaves)
 	}
-	terms := make([]int64, 0, 4*count)
+	hashes := make([]int64, 0, count)
 	for i := range properties {
 		p := &properties[i]
-		// Filters on what classes have are not asked of resources; kinds only help to find classes.
-		if p.Name == query.Cluster || p.Name != query.Kind && inShape(p.Name) {
+		if !inTerms(p) {
 			continue
 		}
-		pair := p.Type == query.Map
 		for j := range p.Leaves {
 			leaf := &p.Leaves[j]
-			terms = append(terms, h.leaf(p.Name, pair, leaf.Key, leaf.Text))
+			hashes = append(hashes, h.leaf(p.Name, p.Type == query.Map, leaf.Key, leaf.Text))
+		}
+	}
+	return hashes
+}
+
+// terms are the hashes of all leaves, which are given, of the keys of maps, and of numbers.
+func (h hasher) terms(properties query.Properties, leaves []int64) []int64 {
+	terms := append(make([]int64, 0, 4*len(leaves)), leaves...)
+	for i := range properties {
+		p := &properties[i]
+		if !inTerms(p) {
+			continue
+		}
+		for j := range p.Leaves {
+			leaf := &p.Leaves[j]
 			text := leaf.Text
-			if pair {
+			if p.Type == query.Map {
 				text = leaf.Key
 				terms = append(terms, h.pairKey(p.Name, leaf.Key))
 			}

@@ -21,8 +21,10 @@ type inquiry struct {
 	selection *selection
 	rest      query.Query
 	clusters  int
-	// numbers of resources by class, as of the snapshot.
+	// numbers of resources by class, as of the snapshot, where classes alone decide.
 	numbers []int
+	// candidates are how many resources the classes have, where others may decide too.
+	candidates int
 	// byName is true if the scope has something only by name.
 	byName  bool
 	version uint64
@@ -37,6 +39,8 @@ func (e *Engine) inquire(ctx context.Context, scope visibility.Scope, q *query.Q
 		i.selection = e.selection(scope, &classes, now)
 		if len(i.rest.Filters)+len(i.rest.Keywords) == 0 {
 			i.numbers = i.selection.numbers()
+		} else {
+			i.candidates = i.selection.candidates()
 		}
 		i.byName = len(e.selection(scope, &query.Query{}, now).named) > 0
 		i.version = uint64(v.version)
@@ -62,7 +66,12 @@ func (e *Engine) Search(ctx context.Context, scope visibility.Scope, request *se
 		if err != nil {
 			return err
 		}
-		counts, err := c.tally(ctx, v, i.numbers, request.Items || request.Related)
+		var counts *tally
+		if c.readsAll(request, i.candidates) {
+			counts, err = c.readAll(ctx, v)
+		} else {
+			counts, err = c.tally(ctx, v, i.numbers, request.Items || request.Related)
+		}
 		if err != nil {
 			return err
 		}
@@ -95,6 +104,19 @@ func (e *Engine) Search(ctx context.Context, scope visibility.Scope, request *se
 	return result, nil
 }
 
+// mostCandidates is up to how many candidates for each item of a page, and mostRead up to how many in all, all
+// matches are read, and not counted before.
+const (
+	mostCandidates = 4
+	mostRead       = 20_000
+)
+
+// readsAll tells whether to read all matches is less than to count them and to read those of a page.
+func (c *condition) readsAll(request *search.Request, candidates int) bool {
+	return request.Items && len(request.OrderBy) == 0 && !c.exact() && !c.refine &&
+		candidates <= mostRead && candidates/mostCandidates <= request.Limit
+}
+
 // itemColumns are those that readItems reads.
 const itemColumns = "r.class, r.rid, r.version, r.uid, r.doc"
 
@@ -122,7 +144,7 @@ func (v *view) collectItems(rows pgx.Rows) ([]found, error) {
 	var of *class
 	_, err := pgx.ForEachRow(rows, []any{&id, &rid, &version, &uid, &doc}, func() error {
 		if of == nil || of.id != id {
-			if of = v.engine.catalog.class(id); of == nil {
+			if of = v.class(id); of == nil {
 				return errUnknownClass
 			}
 		}

@@ -259,12 +259,30 @@ func inClusters(b *builder, clusters []int32) string {
 	return fmt.Sprintf("r.cluster = ANY(%s::integer[]) AND ", b.arg(clusters))
 }
 
-// indexed is the condition to be in the selection, for an index that has the class and is read in its order.
+// indexed is the condition to be in the selection, for an index that has the class but not the cluster, and
+// is read in its order.
 func (s *selection) indexed(b *builder) string {
-	if !s.filtered {
-		return s.classCondition(b)
+	condition := "r.class > 0"
+	if s.filtered || len(s.clusters) < b.clusters || slices.ContainsFunc(s.clusters, func(of clusterSelection) bool { return !of.whole }) {
+		condition = among(b, s.classes)
+	} else if secrets := s.secrets(); len(secrets) > 0 {
+		condition = "(" + condition + " OR " + among(b, secrets) + ")"
 	}
-	return among(b, s.classes)
+	if len(s.named) == 0 {
+		return condition
+	}
+	return "(" + condition + " OR " + namesCondition(b, s.named) + ")"
+}
+
+// secrets are the classes of Secrets of managed clusters.
+func (s *selection) secrets() []*class {
+	var secrets []*class
+	for _, one := range s.classes {
+		if one.id < 0 {
+			secrets = append(secrets, one)
+		}
+	}
+	return secrets
 }
 
 // among is the condition to have one of many classes. PostgreSQL looks them up in a hash table, row by

@@ -33,7 +33,7 @@ func (c *condition) each(ctx context.Context, v *view, classes func(*builder) st
 	_, err = pgx.ForEachRow(rows, []any{&id, &one.rid, &one.version, &one.uid, &one.doc}, func() error {
 		read++
 		if one.class == nil || one.class.id != id {
-			if one.class = v.engine.catalog.class(id); one.class == nil {
+			if one.class = v.class(id); one.class == nil {
 				return errUnknownClass
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 
@@ -18,6 +19,8 @@ type tally struct {
 	count int
 	// clusters in the order of their names, those without matches left out.
 	clusters []clusterTally
+	// items are all matches, where these were read instead of counted.
+	items map[node]found
 }
 
 // clusterTally says as much as counting has told.
@@ -48,6 +51,19 @@ func (s *selection) numbers() []int {
 		numbers[i] = int(one.n)
 	}
 	return numbers
+}
+
+// candidates are how many resources the classes of a selection have, if the classes are few, and many otherwise.
+// The lock of the catalog must be held.
+func (s *selection) candidates() int {
+	if len(s.classes) > fewClasses || len(s.named) > 0 {
+		return math.MaxInt
+	}
+	total := 0
+	for _, one := range s.classes {
+		total += int(one.n)
+	}
+	return total
 }
 
 // gathering makes a tally of what is counted class by class.
@@ -145,7 +161,7 @@ func (c *condition) count(ctx context.Context, v *view, classes func(*builder) s
 	}
 	var id, n int64
 	_, err = pgx.ForEachRow(rows, []any{&id, &n}, func() error {
-		class := v.engine.catalog.class(id)
+		class := v.class(id)
 		if class == nil {
 			return errUnknownClass
 		}
@@ -153,6 +169,25 @@ func (c *condition) count(ctx context.Context, v *view, classes func(*builder) s
 		return nil
 	})
 	return err
+}
+
+// readAll reads all that fulfils the condition, and so counts it too.
+func (c *condition) readAll(ctx context.Context, v *view) (*tally, error) {
+	b := c.builder()
+	where := c.where(b, c.selection.condition(b))
+	read, err := v.readItems(ctx, "SELECT "+itemColumns+" FROM "+v.engine.table("resources")+" r WHERE "+where, b.args)
+	if err != nil {
+		return nil, err
+	}
+	g := gathering{}
+	items := make(map[node]found, len(read))
+	for i := range read {
+		g.list(read[i].class, read[i].rid)
+		items[node{read[i].class.cluster.id, read[i].rid}] = read[i]
+	}
+	t := g.tally()
+	t.items = items
+	return t, nil
 }
 
 // list finds the keys of what fulfils the condition. Where only names are asked for, their index
@@ -175,7 +210,7 @@ func (c *condition) list(ctx context.Context, v *view, s *selection, g gathering
 	var of *class
 	_, err = pgx.ForEachRow(rows, []any{&id, &rid}, func() error {
 		if of == nil || of.id != id {
-			if of = v.engine.catalog.class(id); of == nil {
+			if of = v.class(id); of == nil {
 				return errUnknownClass
 			}
 		}
@@ -208,7 +243,8 @@ func (l *leafCondition) namesOnly() bool {
 // if the condition is to have just one of these, and returns what of the selection is left to count.
 func (c *condition) countWhole(ctx context.Context, v *view, g gathering) (*selection, error) {
 	s := c.selection
-	table, term, terms := "", "", []int64(nil)
+	table, of, term, terms := "", "", "", []int64(nil)
+	b := c.builder()
 	switch {
 	case s.filtered:
 		return s, nil
@@ -219,6 +255,7 @@ func (c *condition) countWhole(ctx context.Context, v *view, g gathering) (*sele
 	case len(c.keywords) == 0 && len(c.filters) == 1:
 		if f := &c.filters[0]; f.pair && f.unwanted.empty() {
 			table, term, terms = "facets", "leaf", f.wanted.terms
+			of = " AND property = " + b.arg(b.engine.hash.property(c.rest.Filters[0].Property))
 		}
 	}
 	if table == "" {
@@ -232,7 +269,7 @@ func (c *condition) countWhole(ctx context.Context, v *view, g gathering) (*sele
 		byID[one.id] = one
 	}
 	rows, err := v.tx.Query(ctx, "SELECT cluster, "+term+", n FROM "+v.engine.table(table)+
-		" WHERE "+term+" = ANY($1) AND cluster = ANY($2) AND NOT secret", terms, ids)
+		" WHERE "+term+" = ANY("+b.arg(terms)+") AND cluster = ANY("+b.arg(ids)+") AND NOT secret"+of, b.args...)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -84,6 +85,18 @@ func (t *tokenCounts) add(secret bool, words string, by int64, terms []int64) []
 	return terms
 }
 
+// sorted are the tokens whose numbers change, in the order of their terms.
+func (t *tokenCounts) sorted(of int) []string {
+	sorted := make([]string, 0, len(t.byToken[of]))
+	for token, one := range t.byToken[of] {
+		if one.more != 0 {
+			sorted = append(sorted, token)
+		}
+	}
+	slices.SortFunc(sorted, func(x, y string) int { return cmp.Compare(t.byToken[of][x].term, t.byToken[of][y].term) })
+	return sorted
+}
+
 // store brings the table up to date; that of a fresh cluster has nothing of it yet. The cluster's
 // lock must be held.
 func (t *tokenCounts) store(ctx context.Context, e *Engine, tx pgx.Tx, cluster int32, fresh bool) error {
@@ -91,10 +104,9 @@ func (t *tokenCounts) store(ctx context.Context, e *Engine, tx pgx.Tx, cluster i
 	var secret []bool
 	var terms, more, fewer []int64
 	for i := range t.byToken {
-		for token, one := range t.byToken[i] {
-			if one.more == 0 {
-				continue
-			}
+		// In the order of the table's key, which takes them faster so.
+		for _, token := range t.sorted(i) {
+			one := t.byToken[i][token]
 			secret, texts, terms, more = append(secret, i == 1), append(texts, token), append(terms, one.term), append(more, one.more)
 			if one.more < 0 {
 				fewer = append(fewer, one.term)
