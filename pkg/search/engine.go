@@ -5,6 +5,7 @@ package search
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
@@ -228,8 +229,8 @@ type Change struct {
 	Before, After query.Properties
 }
 
-// ClassOf is what decides who may find a resource. A Secret is one by kind or by plural
-// name in whatever group, so that no spelling hides it.
+// ClassOf is what decides who may find a resource. A Secret of a managed cluster is one by
+// kind or by plural name, without case and in whatever group, so that no spelling hides it.
 func ClassOf(cluster string, hub bool, properties query.Properties) visibility.Class {
 	class := visibility.Class{Cluster: cluster, Hub: hub}
 	var kind string
@@ -249,7 +250,7 @@ func ClassOf(cluster string, hub bool, properties query.Properties) visibility.C
 			kind = text
 		}
 	}
-	if !hub && (kind == "Secret" || class.Resource == "secrets") {
+	if !hub && (strings.EqualFold(kind, "Secret") || strings.EqualFold(class.Resource, "secrets")) {
 		class.Group, class.Resource = "", "secrets"
 	}
 	return class

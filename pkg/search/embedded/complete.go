@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +20,21 @@ func (e *Engine) Complete(ctx context.Context, scope visibility.Scope, request *
 		return nil, err
 	}
 	defer r.close()
+	key, keeps := e.completions.keyOf(r, request)
+	if keeps {
+		if kept := e.completions.get(r, key); kept != nil {
+			return kept, nil
+		}
+	}
+	completion, err := r.completion(request)
+	if err == nil && keeps {
+		e.completions.keep(r, key, completion)
+	}
+	return completion, err
+}
+
+// completion answers a request.
+func (r *reader) completion(request *search.CompletionRequest) (*search.Completion, error) {
 	found, err := r.matches(&request.Query)
 	if err != nil {
 		return nil, err
@@ -194,6 +210,9 @@ func (c *completer) walk() (*search.Completion, error) {
 		if steps++; steps%checkEvery == 0 && c.pause() != nil {
 			return nil, c.ctx.Err()
 		}
+		if at.at%fetchedTogether == 0 {
+			c.fetch(at)
+		}
 		value, count, next := c.valueAt(at)
 		if count > 0 {
 			if !some {
@@ -211,6 +230,19 @@ func (c *completer) walk() (*search.Completion, error) {
 		return completion, nil
 	}
 	return completion, c.bounds(completion, first, at)
+}
+
+// fetchedTogether is how many terms are fetched at a time, so that the processor waits for all of them at once.
+const fetchedTogether = 64
+
+// fetch looks at the terms from a place on.
+func (c *completer) fetch(at position) {
+	terms := c.property.order[at.chunk].terms[at.at:]
+	var touched uint32
+	for _, number := range terms[:min(len(terms), fetchedTogether)] {
+		touched ^= c.terms.at(number).rows.one
+	}
+	runtime.KeepAlive(touched)
 }
 
 func hasLetters(text string) bool {

@@ -3,8 +3,13 @@ package embedded_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -146,6 +151,98 @@ func TestCorruptDataAfterACrashOfTheMachine(t *testing.T) {
 				t.Errorf("found %+v, %v", result, err)
 			}
 		})
+	}
+}
+
+// TestDamagedDataAreNotServed damages data that nothing but the process had in use. Whatever is wrong, the
+// engine opens, and has all of the data, or none of a cluster that it trusts.
+func TestDamagedDataAreNotServed(t *testing.T) {
+	dir := t.TempDir()
+	engine := open(t, dir, embedded.OnBoot("first"))
+	options := fleetgen.Options{Clusters: 3, PerCluster: 150}
+	for i := range options.Clusters {
+		apply(t, engine, fleetgen.Cluster(options, i))
+	}
+	before := everything(t, engine)
+	closed(t, engine)
+	sound, err := os.ReadFile(filepath.Join(dir, embedded.DataFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 1))
+	page := os.Getpagesize()
+	damages := map[string]func(data []byte) []byte{
+		"Empty":        func([]byte) []byte { return nil },
+		"One byte":     func(data []byte) []byte { return data[:1] },
+		"Text":         func([]byte) []byte { return []byte(strings.Repeat("no data\n", 4000)) },
+		"Other format": func(data []byte) []byte { return bytes.ReplaceAll(data, []byte("format\x02"), []byte("format\x09")) },
+		"Lost meta":    func(data []byte) []byte { clear(data[page : 2*page]); return data },
+		"Half":         func(data []byte) []byte { return data[:len(data)/2] },
+		"Random bytes": func(data []byte) []byte { return append(data[:2*page:2*page], randomBytes(r, len(data)-2*page)...) },
+	}
+	for i := range 60 {
+		damages[fmt.Sprintf("Flip %d", i)] = func(data []byte) []byte {
+			data[r.IntN(len(data))] ^= 1 << r.IntN(8)
+			return data
+		}
+		// The first bytes of a page tell what it is.
+		damages[fmt.Sprintf("Page header %d", i)] = func(data []byte) []byte {
+			data[page*r.IntN(len(data)/page)+r.IntN(64)] ^= 1 << r.IntN(8)
+			return data
+		}
+	}
+	for i := range 20 {
+		damages[fmt.Sprintf("Truncated %d", i)] = func(data []byte) []byte { return data[:r.IntN(len(data))] }
+		damages[fmt.Sprintf("Copied page %d", i)] = func(data []byte) []byte {
+			pages := len(data) / page
+			copy(data[page*r.IntN(pages):][:page], data[page*r.IntN(pages):])
+			return data
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(damages)) {
+		t.Run(name, func(t *testing.T) {
+			target := copied(t, dir)
+			if err := os.WriteFile(filepath.Join(target, embedded.DataFile), damages[name](slices.Clone(sound)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			engine := open(t, target, embedded.OnBoot("first"))
+			defer closed(t, engine)
+			if found := incomplete(t, engine); len(found) > 0 {
+				if diff := cmp.Diff(before, everything(t, engine)); diff != "" {
+					t.Errorf("clusters are found, but not as they were (-before +after):\n%s", diff)
+				}
+			} else if name != "Empty" {
+				if aside, err := filepath.Glob(filepath.Join(target, embedded.DataFile+".corrupt-*")); err != nil || len(aside) != 1 {
+					t.Errorf("the damaged file is not beside the data: %v, %v", aside, err)
+				}
+			}
+			if next := apply(t, engine, round("a", 3)); next.Resources != crashResources {
+				t.Errorf("a report after the damage left %+v", next)
+			}
+		})
+	}
+}
+
+func randomBytes(r *rand.Rand, n int) []byte {
+	data := make([]byte, n)
+	for i := range data {
+		data[i] = byte(r.Uint32())
+	}
+	return data
+}
+
+func TestDamagedDataAreKeptOnce(t *testing.T) {
+	dir := t.TempDir()
+	for range 3 {
+		if err := os.WriteFile(filepath.Join(dir, embedded.DataFile), []byte("this is not what it should be"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		closed(t, open(t, dir, embedded.Options{}))
+	}
+	if aside, err := filepath.Glob(filepath.Join(dir, embedded.DataFile+".corrupt-*")); err != nil || len(aside) != 1 {
+		t.Errorf("there are damaged files %v, %v", aside, err)
 	}
 }
 

@@ -53,18 +53,23 @@ type Options struct {
 
 	// boot replaces the ID of the machine's run in tests.
 	boot string
+	// noRankings makes tests do without orders of all rows.
+	noRankings bool
 }
 
 // Engine is a search.Engine.
 type Engine struct {
-	logger  klog.Logger
-	dir     string
-	boot    string
-	db      *bbolt.DB
-	epoch   uint64
-	scopes  *scopes
-	log     changeLog
-	current atomic.Pointer[state]
+	logger klog.Logger
+	dir    string
+	boot   string
+	db     *bbolt.DB
+	epoch  uint64
+	scopes *scopes
+	// rankings are the orders that are kept; nil in tests of what is done without.
+	rankings    *rankings
+	completions *completions
+	log         changeLog
+	current     atomic.Pointer[state]
 
 	// writer belongs to the goroutine that writes.
 	writer *writer
@@ -249,6 +254,9 @@ func (e *Engine) sync() {
 			}
 		}
 		if period%releaseEvery == 0 {
+			if e.rankings != nil {
+				e.rankings.forgetIdle()
+			}
 			if err := releaseMapping(e.db); err != nil {
 				e.logger.V(4).Info("Pages of the data stay in memory", "err", err)
 			}

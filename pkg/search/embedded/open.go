@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strconv"
+	"syscall"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -21,16 +23,23 @@ import (
 // can have been given out between two times that the data were made durable.
 const lostVersions = 1 << 32
 
+// asideSuffix is what the names of files with damaged data have before a number.
+const asideSuffix = ".corrupt-"
+
 // Open opens the data in a directory, which is made if it does not exist. It returns
 // search.ErrInUse if another process has them open.
 //
 // After a crash of the machine every cluster is Incomplete until its next full
-// report. If the data cannot be read then, they are moved aside, and the engine begins empty.
+// report. Data that are damaged, or of another format, are moved aside with a message, and the engine
+// begins empty.
 func Open(dir string, options Options) (*Engine, error) {
 	registerMetrics()
 	e := &Engine{
-		logger: options.Logger, dir: dir, boot: options.boot, scopes: newScopes(),
+		logger: options.Logger, dir: dir, boot: options.boot, scopes: newScopes(), completions: newCompletions(),
 		queue: make(chan *order, maxQueue), closed: make(chan struct{}),
+	}
+	if !options.noRankings {
+		e.rankings = newRankings(e)
 	}
 	if e.logger.GetSink() == nil {
 		e.logger = klog.Background()
@@ -73,6 +82,9 @@ func (e *Engine) open() error {
 	} else {
 		t, err = e.recover(path)
 	}
+	if isDamage(err) {
+		t, err = e.beginEmpty(path, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -93,14 +105,21 @@ func (e *Engine) open() error {
 	return nil
 }
 
-// openTrusted opens the file and reads all of it.
+// openTrusted opens the file, which is as this machine has left it, and reads all of it.
 func (e *Engine) openTrusted(path string) (*transaction, error) {
+	if err := checkFile(path); err != nil {
+		return nil, err
+	}
 	db, err := openStore(path)
 	if err != nil {
 		return nil, err
 	}
-	t, err := readAll(db, path)
-	if err != nil {
+	var t *transaction
+	if err := guarded(func() error {
+		var err error
+		t, err = readAll(db, path)
+		return err
+	}); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	e.db = db
@@ -111,23 +130,11 @@ func (e *Engine) openTrusted(path string) (*transaction, error) {
 // has to a new one, so that nothing is built on what may be wrong with it.
 func (e *Engine) recover(path string) (*transaction, error) {
 	t, old, err := readUntrusted(path)
-	switch {
-	case errors.Is(err, search.ErrInUse):
-		return nil, err
-	case errors.Is(err, fs.ErrNotExist):
+	if errors.Is(err, fs.ErrNotExist) {
 		return e.openTrusted(path)
-	case err != nil:
-		aside := fmt.Sprintf("%s.corrupt-%d", path, time.Now().UnixNano())
-		e.logger.Error(err, "The data did not survive the crash of the machine; search begins empty, until clusters report", "moved", aside)
-		if err := os.Rename(path, aside); err != nil {
-			return nil, fmt.Errorf("move corrupt data aside: %w", err)
-		}
-		if t, err = e.openTrusted(path); err != nil {
-			return nil, err
-		}
-		// Versions given out before are not known, but they were fewer than microseconds.
-		t.version = uint64(time.Now().UnixMicro())
-		return t, nil
+	}
+	if err != nil {
+		return nil, err
 	}
 	defer func() {
 		if err := old.Close(); err != nil {
@@ -142,6 +149,37 @@ func (e *Engine) recover(path string) (*transaction, error) {
 		t.stored.cluster(c.id)
 	}
 	return t, e.replace(path, t)
+}
+
+// isDamage tells whether an error is one of what the file contains, rather than of the attempt to read it.
+func isDamage(err error) bool { return errors.Is(err, errCorrupt) || errors.Is(err, errFormat) }
+
+// beginEmpty puts data that cannot be read out of the way, instead of those that were put there before, and
+// begins without any. Clusters are told to report everything when they report to an engine that does
+// not know them.
+func (e *Engine) beginEmpty(path string, damage error) (*transaction, error) {
+	previous, err := filepath.Glob(path + asideSuffix + "*")
+	if err != nil {
+		return nil, fmt.Errorf("damaged data: %w", err)
+	}
+	aside := path + asideSuffix + strconv.FormatInt(time.Now().UnixNano(), 10)
+	if err := os.Rename(path, aside); err != nil {
+		return nil, fmt.Errorf("move damaged data aside: %w: %w", err, damage)
+	}
+	for _, old := range previous {
+		if err := os.Remove(old); err != nil {
+			e.logger.Error(err, "Damaged data from before were not removed")
+		}
+	}
+	e.logger.Error(damage, "The search data are damaged and were moved aside; search begins empty, and fills as clusters report. "+
+		"The file that was moved is not needed any more, but for finding out what has damaged it", "moved", aside)
+	t, err := e.openTrusted(path)
+	if err != nil {
+		return nil, err
+	}
+	// Versions given out before are not known, but they were fewer than microseconds.
+	t.version = uint64(time.Now().UnixMicro())
+	return t, nil
 }
 
 // replace puts a new file with all that a transaction has in the place of another.
@@ -171,14 +209,7 @@ func (e *Engine) replace(path string, t *transaction) error {
 
 // readUntrusted reads a file that may be corrupt. The file stays open, so that others do not use it.
 func readUntrusted(path string) (t *transaction, db *bbolt.DB, err error) {
-	if _, err := os.Stat(path); err != nil {
-		return nil, nil, fmt.Errorf("data: %w", err)
-	}
-	if err := guarded(func() error {
-		var err error
-		db, err = openFile(path, &bbolt.Options{ReadOnly: true})
-		return err
-	}); err != nil {
+	if db, err = openChecked(path); err != nil {
 		return nil, nil, err
 	}
 	if err := guarded(func() error {
@@ -189,6 +220,46 @@ func readUntrusted(path string) (t *transaction, db *bbolt.DB, err error) {
 		return nil, nil, errors.Join(err, db.Close())
 	}
 	return t, db, nil
+}
+
+// checkFile checks the pages of a file, if there is one.
+func checkFile(path string) error {
+	db, err := openChecked(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return db.Close()
+}
+
+// openChecked opens a file for reading, and checks its pages.
+func openChecked(path string) (*bbolt.DB, error) {
+	file, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("data: %w", err)
+	}
+	if file.Size() == 0 {
+		// Whoever made it did not come to write anything.
+		return nil, fmt.Errorf("data: %w", fs.ErrNotExist)
+	}
+	var db *bbolt.DB
+	if err := guarded(func() error {
+		var err error
+		db, err = openFile(path, &bbolt.Options{ReadOnly: true})
+		if errno := syscall.Errno(0); err != nil && !errors.Is(err, search.ErrInUse) && !errors.As(err, &errno) {
+			// It is not the system that refuses, but bbolt that finds no data of its own.
+			err = fmt.Errorf("%w: %w", errCorrupt, err)
+		}
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	if err := guarded(func() error { return checkPages(db) }); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), db.Close())
+	}
+	return db, nil
 }
 
 // readAll reads all that a file has.

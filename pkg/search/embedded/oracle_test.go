@@ -50,7 +50,7 @@ func (n *naive) found(scope visibility.Scope, q *query.Query, now time.Time, by 
 	}
 	slices.SortFunc(uids, func(a, b string) int {
 		for _, order := range by {
-			pa, pb := n.resources[a].Properties.Get(order.Property), n.resources[b].Properties.Get(order.Property)
+			pa, pb := n.property(a, order.Property), n.property(b, order.Property)
 			switch {
 			case pa == nil && pb == nil:
 				continue
@@ -70,6 +70,14 @@ func (n *naive) found(scope visibility.Scope, q *query.Query, now time.Time, by 
 		return cmp.Compare(a, b)
 	})
 	return uids
+}
+
+// property is a property of a resource; nil without.
+func (n *naive) property(uid, name string) *query.Property {
+	if name == query.Cluster {
+		return &query.Property{Name: name, Leaves: []query.Leaf{{Text: n.clusters[uid].Cluster}}}
+	}
+	return n.resources[uid].Properties.Get(name)
 }
 
 // values counts the values of a property.
@@ -111,9 +119,17 @@ func TestAnswersAreThoseOfLookingAtEverything(t *testing.T) {
 	}
 	t.Logf("repeat with SEARCH_SEED=%d", seed)
 	r := rand.New(rand.NewPCG(seed, 1))
-	options := fleetgen.Options{Clusters: 4, PerCluster: 1500, Seed: seed | 1}
-	engine := open(t, t.TempDir(), embedded.Options{})
-	defer closed(t, engine)
+	for name, options := range map[string]embedded.Options{"WithRankings": {}, "WithoutRankings": embedded.WithoutRankings()} {
+		t.Run(name, func(t *testing.T) {
+			engine := open(t, t.TempDir(), options)
+			defer closed(t, engine)
+			compareAll(t, engine, fleetgen.Options{Clusters: 4, PerCluster: 1500, Seed: seed | 1}, r)
+		})
+	}
+}
+
+func compareAll(t *testing.T, engine search.Engine, options fleetgen.Options, r *rand.Rand) {
+	t.Helper()
 	oracle := &naive{resources: map[string]search.Resource{}, clusters: map[string]*search.Report{}}
 	var reports []*search.Report
 	for i := range options.Clusters {

@@ -6,6 +6,8 @@ import "slices"
 // and a number in one. It is much quicker to add many to a set at a time.
 type pending struct {
 	pairs []uint64
+	// spare is as large, or nothing.
+	spare []uint64
 	// unsorted is true if the numbers of the pairs do not only grow.
 	unsorted bool
 }
@@ -16,6 +18,8 @@ const (
 	// directLimit is how many pairs are not worth sorting by digits.
 	directLimit = 1 << 10
 	digitBits   = 11
+	// keptPairs bounds the memory of pairs that is kept for the next transaction.
+	keptPairs = 1 << 17
 )
 
 func (p *pending) add(key, number uint32) {
@@ -49,8 +53,15 @@ func (p *pending) flush(add func(key uint32, numbers []uint32)) {
 		add(key, numbers)
 	}
 	p.pairs, p.unsorted = p.pairs[:0], false
-	if cap(p.pairs) > pendingLimit/16 {
+}
+
+// shrink gives up memory that only large transactions need.
+func (p *pending) shrink() {
+	if cap(p.pairs) > keptPairs {
 		p.pairs = nil
+	}
+	if cap(p.spare) > keptPairs {
+		p.spare = nil
 	}
 }
 
@@ -60,7 +71,10 @@ func (p *pending) sortByKey() {
 	for _, pair := range p.pairs {
 		highest |= pair
 	}
-	from, to := p.pairs, make([]uint64, len(p.pairs))
+	if cap(p.spare) < len(p.pairs) {
+		p.spare = make([]uint64, 0, cap(p.pairs))
+	}
+	from, to := p.pairs, p.spare[:len(p.pairs)]
 	for shift := 32; highest>>shift != 0 && shift < 64; shift += digitBits {
 		var starts [1 << digitBits]int
 		for _, pair := range from {
@@ -78,7 +92,7 @@ func (p *pending) sortByKey() {
 		}
 		from, to = to, from
 	}
-	p.pairs = from
+	p.pairs, p.spare = from, to
 }
 
 // flushRows adds what is pending to the rows of terms and variants.

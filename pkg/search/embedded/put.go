@@ -18,6 +18,43 @@ type scratch struct {
 	uid    []byte
 	before parts
 	now    parts
+	// shape are the properties of the row before, which the next one often has too.
+	shape []shapePart
+}
+
+// shapePart is a property at its place in a row.
+type shapePart struct {
+	name     string
+	property uint32
+	// field is that of values that are no maps or lists, if hasField is true.
+	field    uint32
+	hasField bool
+}
+
+// shapeOf gives the part for the property at a place of a row.
+func (t *transaction) shapeOf(place int, name string) *shapePart {
+	shape := t.scratch.shape
+	for at := place; at < min(place+2, len(shape)); at++ {
+		if shape[at].name == name {
+			return &shape[at]
+		}
+	}
+	id := t.property(name)
+	part := shapePart{name: t.properties.get(id).name, property: id}
+	if place >= len(shape) {
+		t.scratch.shape = append(shape, part)
+		return &t.scratch.shape[len(shape)]
+	}
+	shape[place] = part
+	return &shape[place]
+}
+
+// scalarField gives the field of values that are no maps or lists.
+func (t *transaction) scalarField(part *shapePart) uint32 {
+	if !part.hasField {
+		part.field, part.hasField = t.field(part.property, query.String, ""), true
+	}
+	return part.field
 }
 
 // parts are what a row is found by.
@@ -109,9 +146,14 @@ func (t *transaction) replace(number uint32, old row, data string, c *cluster, p
 		}
 	}
 	*t.rows.edit(t.id, number) = row{data: data, version: t.version, class: class, kind: now.kind}
+	t.touchLists(number, before.terms, now.terms)
 	// What goes goes first: one value of a property makes room for the next.
-	difference(before.terms, now.terms, func(id uint32) { t.removeTerm(id, number) }, func(uint32) {})
+	difference(before.terms, now.terms, func(id uint32) {
+		t.touch(number, id)
+		t.removeTerm(id, number)
+	}, func(uint32) {})
 	difference(before.terms, now.terms, func(uint32) {}, func(id uint32) {
+		t.touch(number, id)
 		t.terms.edit(t.id, id).rows.add(t.id, number)
 		t.setTimes(id, number)
 	})
@@ -124,6 +166,24 @@ func (t *transaction) replace(number uint32, old row, data string, c *cluster, p
 	t.stored.row(c.id, number)
 	if t.recording {
 		t.changes = append(t.changes, change{version: t.version, cluster: c.id, hub: c.hub, before: old.data, after: data})
+	}
+}
+
+// touch notes that a row gets or loses a term.
+func (t *transaction) touch(row, term uint32) {
+	t.touched = append(t.touched, touch{row: row, property: t.state.fields.get(t.terms.at(term).info.field()).property})
+}
+
+// touchLists notes the lists of a row that may differ in nothing but their order. The terms are in
+// that of the data.
+func (t *transaction) touchLists(row uint32, before, now []uint32) {
+	for i := range before {
+		if i < len(now) && before[i] == now[i] {
+			continue
+		}
+		if t.state.fields.get(t.terms.at(before[i]).info.field()).kind == query.List {
+			t.touch(row, before[i])
+		}
 	}
 }
 
@@ -251,7 +311,8 @@ func (t *transaction) encode(data []byte, properties query.Properties, found *pa
 	found.named, found.kind = 0, 0
 	for i := range properties {
 		p := &properties[i]
-		propertyID := t.property(p.Name)
+		part := t.shapeOf(i, p.Name)
+		propertyID := part.property
 		if len(p.Leaves) == 0 {
 			id := t.term(t.field(propertyID, p.Type, ""), query.String, "", true)
 			data = binary.AppendUvarint(data, uint64(id))
@@ -263,7 +324,10 @@ func (t *transaction) encode(data []byte, properties query.Properties, found *pa
 		fieldID := uint32(0)
 		for j := range p.Leaves {
 			leaf := &p.Leaves[j]
-			if j == 0 || p.Type == query.Map {
+			switch {
+			case p.Type < query.Map:
+				fieldID = t.scalarField(part)
+			case j == 0 || p.Type == query.Map:
 				fieldID = t.field(propertyID, p.Type, leaf.Key)
 			}
 			id = t.term(fieldID, leaf.Type, leaf.Text, false)

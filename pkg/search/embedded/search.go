@@ -2,7 +2,9 @@ package embedded
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/RoaringBitmap/roaring/v2"
@@ -17,13 +19,33 @@ func (e *Engine) read(ctx context.Context, scope visibility.Scope, now time.Time
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	// A caller that asks one question after the other would keep its processor for many of
+	// them, and reports and other callers would wait.
+	runtime.Gosched()
 	s, rows := e.scopes.of(scope, e.current.Load)
-	return &reader{state: s, ctx: ctx, now: now, scope: rows, since: time.Now()}, nil
+	return &reader{state: s, ctx: ctx, now: now, scope: rows, scopeID: scope.ID(), since: time.Now()}, nil
 }
+
+// outrunLimit is how often a question is asked anew because the order that it needs was brought
+// to a later version meanwhile. After that it is answered without.
+const outrunLimit = 3
 
 // Search implements search.Engine.
 func (e *Engine) Search(ctx context.Context, scope visibility.Scope, request *search.Request) (*search.Result, error) {
 	defer observe("search", time.Now())
+	kept := e.rankings
+	for tries := 1; ; tries++ {
+		result, err := e.search(ctx, scope, request, kept)
+		if !errors.Is(err, errOutrun) {
+			return result, err
+		}
+		if tries == outrunLimit {
+			kept = nil
+		}
+	}
+}
+
+func (e *Engine) search(ctx context.Context, scope visibility.Scope, request *search.Request, kept *rankings) (*search.Result, error) {
 	r, err := e.read(ctx, scope, request.Now)
 	if err != nil {
 		return nil, err
@@ -35,7 +57,7 @@ func (e *Engine) Search(ctx context.Context, scope visibility.Scope, request *se
 	}
 	result := &search.Result{Count: int(found.GetCardinality()), Version: r.version}
 	if request.Items {
-		rows, next, err := e.page(r, found, request)
+		rows, next, err := e.page(r, kept, found, request)
 		if err != nil {
 			return nil, err
 		}
@@ -71,7 +93,7 @@ func (e *Engine) Get(ctx context.Context, scope visibility.Scope, uid string) (*
 }
 
 // page gives the rows of the items that are asked for, and where the next begin.
-func (e *Engine) page(r *reader, found *roaring.Bitmap, request *search.Request) ([]uint32, string, error) {
+func (e *Engine) page(r *reader, kept *rankings, found *roaring.Bitmap, request *search.Request) ([]uint32, string, error) {
 	limit := request.Limit
 	if limit < 0 {
 		limit = r.rows.len()
@@ -86,7 +108,7 @@ func (e *Engine) page(r *reader, found *roaring.Bitmap, request *search.Request)
 		offset = from.offset
 	}
 	if len(request.OrderBy) > 0 {
-		rows, more, err := r.ordered(found, request.OrderBy, &from, offset, limit)
+		rows, more, err := r.ordered(kept, found, request.OrderBy, &from, offset, limit)
 		if err != nil || !more {
 			return rows, "", err
 		}

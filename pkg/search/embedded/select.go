@@ -24,7 +24,8 @@ type reader struct {
 	ctx context.Context
 	now time.Time
 	// scope has the rows that the caller may find.
-	scope *roaring.Bitmap
+	scope   *roaring.Bitmap
+	scopeID uint64
 	// since is when the question had its last turn.
 	since time.Time
 	// borrowed go back to the pool when the answer is complete.
@@ -53,7 +54,7 @@ func (r *reader) denseOf(b *roaring.Bitmap) dense {
 }
 
 // turn is how long a question is answered before others have their turn.
-const turn = 4 * time.Millisecond
+const turn = time.Millisecond
 
 // pause lets others run, so that short questions do not wait for long ones, and tells whether the
 // caller has gone.

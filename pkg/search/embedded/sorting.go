@@ -132,6 +132,17 @@ func (o *sorter) compare(a, b *sorted) int {
 	return o.compareUIDs(a.row, b.row)
 }
 
+// compareRow compares a row with what another is ordered by.
+func (o *sorter) compareRow(row uint32, other *sorted) int {
+	for i := range o.by {
+		key := o.sortKey(row, o.by[i].Property)
+		if order := key.compare(&other.keys[i], o.by[i].Descending); order != 0 {
+			return order
+		}
+	}
+	return o.compareUIDs(row, other.row)
+}
+
 // isAfter tells whether a row is behind the place where the page begins.
 func (o *sorter) isAfter(a *sorted) bool {
 	if len(o.after.keys) == 0 {
@@ -151,9 +162,10 @@ const (
 	termCost = 60
 )
 
-// ordered gives a page of rows, and whether there are more. It walks through the terms of
-// the first property if that is quicker than to look at all rows.
-func (r *reader) ordered(found *roaring.Bitmap, by []search.Order, after *token, offset, limit int) ([]uint32, bool, error) {
+// ordered gives a page of rows, and whether there are more: from the order of all rows if that is kept,
+// or by walking through the terms of the first property, or by looking at all rows found, whatever is
+// quickest.
+func (r *reader) ordered(kept *rankings, found *roaring.Bitmap, by []search.Order, after *token, offset, limit int) ([]uint32, bool, error) {
 	o := sorter{reader: r, by: by, after: after}
 	total := int(found.GetCardinality())
 	if total == 0 {
@@ -162,11 +174,29 @@ func (r *reader) ordered(found *roaring.Bitmap, by []search.Order, after *token,
 	wanted := min(offset, total) + min(limit, total)
 	// One more tells whether there are more.
 	wanted = min(wanted, total) + 1
+	cost := total * rowCost
+	walked := r.walkable(by[0].Property)
+	if walked != nil {
+		if c := o.walkCost(walked, wanted, total); c < cost {
+			cost = c
+		} else {
+			walked = nil
+		}
+	}
+	if kept != nil && r.rankingCost(wanted, total) < cost {
+		k, err := kept.of(r, by)
+		if err != nil {
+			return nil, false, err
+		}
+		if k != nil {
+			return k.page(&o, found, offset, limit)
+		}
+	}
 	var top []sorted
 	var more bool
-	if p := r.walkable(by[0].Property); p != nil && o.walkCost(p, wanted, total) < total*rowCost {
+	if walked != nil {
 		var err error
-		if top, more, err = o.walk(p, found, offset, limit); err != nil {
+		if top, more, err = o.walk(walked, found, offset, limit); err != nil {
 			return nil, false, err
 		}
 	} else {
@@ -192,12 +222,10 @@ func (s *state) walkable(name string) *property {
 	if !known || name == query.Cluster {
 		return nil
 	}
-	p := s.properties.get(id)
-	times := p.counts[orderTime>>4]
-	if p.counts[orderOdd>>4] > 0 || times > 0 && p.counts[orderText>>4] > 0 || p.emptyKeys > 0 {
-		return nil
+	if p := s.properties.get(id); p.inKeyOrder() {
+		return p
 	}
-	return p
+	return nil
 }
 
 // walkCost estimates the time to walk through terms until so many rows of a total are found.
@@ -216,8 +244,7 @@ func (o *sorter) walkCost(p *property, wanted, total int) int {
 // whether there are more.
 func (o *sorter) walk(p *property, found *roaring.Bitmap, offset, limit int) ([]sorted, bool, error) {
 	w := walk{sorter: o, property: p, found: found, dense: o.denseOf(found), offset: offset, limit: limit}
-	w.distinct = p.emptyKeys == 0 && p.counts[orderNum>>4] == 0 && len(p.keys) == 0 &&
-		p.variants[query.List].empty() && p.variants[query.Bool].empty() && p.variants[query.JSON].empty()
+	w.distinct = p.distinct()
 	at := o.start(p)
 	for steps := 0; p.order.valid(at) && !w.full(); {
 		if steps++; steps%checkEvery == 0 && o.pause() != nil {

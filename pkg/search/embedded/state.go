@@ -44,10 +44,16 @@ type state struct {
 	// kept up to date with them.
 	moved      []uint32
 	firstMoved uint64
+	// touched are changes of properties of rows that did not move, kept as moved are.
+	touched      []touch
+	firstTouched uint64
 }
 
 // movedLimit bounds how many moves are remembered at least; it is twice that at most.
 const movedLimit = 1 << 16
+
+// touchedLimit is the same for touched.
+const touchedLimit = 1 << 17
 
 // nextMoved is the number that the next move will have.
 func (s *state) nextMoved() uint64 { return s.firstMoved + uint64(len(s.moved)) }

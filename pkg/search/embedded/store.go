@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"slices"
 	"time"
@@ -33,7 +34,9 @@ var (
 
 const (
 	// format changes when data written before cannot be read any more.
-	format = 1
+	format = 2
+	// sumSize is the size of the checksum that each value ends with.
+	sumSize = 4
 	// lockTimeout is how long opening waits for another process to let go of the file.
 	lockTimeout = 2 * time.Second
 	// fill is how full pages are made that are written in order.
@@ -75,16 +78,43 @@ func openFile(path string, options *bbolt.Options) (*bbolt.DB, error) {
 	return db, nil
 }
 
-// clusterRecord is the state of a cluster as it is stored.
+// clusterRecord is the state of a cluster as it is stored. Its counts tell whether all else is there.
 type clusterRecord struct {
 	Hub        bool      `json:"hub,omitempty"`
 	Reported   time.Time `json:"reported"`
 	Incomplete bool      `json:"incomplete,omitempty"`
+	Resources  int       `json:"resources"`
+	Edges      int       `json:"edges"`
+}
+
+var sumTable = crc32.MakeTable(crc32.Castagnoli)
+
+// sumOf is the checksum of a value, and of where it belongs.
+func sumOf(cluster string, bucket, key, value []byte) uint32 {
+	sum := crc32.Update(0, sumTable, []byte(cluster))
+	sum = crc32.Update(sum, sumTable, bucket)
+	sum = crc32.Update(sum, sumTable, key)
+	return crc32.Update(sum, sumTable, value)
+}
+
+// sealed appends its checksum to a value.
+func sealed(cluster string, bucket, key, value []byte) []byte {
+	return binary.BigEndian.AppendUint32(value, sumOf(cluster, bucket, key, value))
+}
+
+// unsealed is a value without its checksum.
+func unsealed(cluster string, bucket, key, value []byte) ([]byte, error) {
+	end := len(value) - sumSize
+	if end < 0 || binary.BigEndian.Uint32(value[end:]) != sumOf(cluster, bucket, key, value[:end]) {
+		return nil, fmt.Errorf("%s of %x: %w", bucket, key, errCorrupt)
+	}
+	return value[:end:end], nil
 }
 
 // write writes what a transaction has changed.
 func (t *transaction) write(db *bbolt.DB) error {
-	return db.Update(func(tx *bbolt.Tx) error { return t.writeTo(tx, t.stored.clusters) })
+	// Damage to the file that shows only now must not end the process, which can still search.
+	return guarded(func() error { return db.Update(func(tx *bbolt.Tx) error { return t.writeTo(tx, t.stored.clusters) }) })
 }
 
 // writeAll writes what a transaction has changed, cluster by cluster, to a file that nobody uses yet.
@@ -103,7 +133,7 @@ func (t *transaction) writeAll(db *bbolt.DB) error {
 }
 
 func (t *transaction) writeTo(tx *bbolt.Tx, changed map[uint32]*storedCluster) error {
-	if err := writeVersion(tx, t.version); err != nil {
+	if err := t.writeVersion(tx); err != nil {
 		return err
 	}
 	clusters, err := tx.CreateBucketIfNotExists(bucketClusters)
@@ -119,7 +149,8 @@ func (t *transaction) writeTo(tx *bbolt.Tx, changed map[uint32]*storedCluster) e
 	return nil
 }
 
-func writeVersion(tx *bbolt.Tx, version uint64) error {
+// writeVersion writes what is true of everything: the version and how many clusters there are.
+func (t *transaction) writeVersion(tx *bbolt.Tx) error {
 	meta, err := tx.CreateBucketIfNotExists(bucketMeta)
 	if err != nil {
 		return fmt.Errorf("meta: %w", err)
@@ -127,7 +158,14 @@ func writeVersion(tx *bbolt.Tx, version uint64) error {
 	if err := meta.Put(keyFormat, []byte{format}); err != nil {
 		return fmt.Errorf("format: %w", err)
 	}
-	if err := meta.Put(keyVersion, binary.BigEndian.AppendUint64(nil, version)); err != nil {
+	present := 0
+	for _, c := range t.clusters {
+		if c.present {
+			present++
+		}
+	}
+	value := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, t.version), uint64(present))
+	if err := meta.Put(keyVersion, sealed("", bucketMeta, keyVersion, value)); err != nil {
 		return fmt.Errorf("version: %w", err)
 	}
 	return nil
@@ -147,17 +185,19 @@ func (t *transaction) writeCluster(clusters *bbolt.Bucket, c *cluster, changes *
 	if err != nil {
 		return err
 	}
-	state, err := json.Marshal(clusterRecord{Hub: c.hub, Reported: c.reported, Incomplete: c.incomplete})
+	state, err := json.Marshal(clusterRecord{
+		Hub: c.hub, Reported: c.reported, Incomplete: c.incomplete, Resources: c.rows.count(), Edges: c.edges,
+	})
 	if err != nil {
 		return err
 	}
-	if err := bucket.Put(keyState, state); err != nil {
+	if err := bucket.Put(keyState, sealed(c.name, bucketClusters, keyState, state)); err != nil {
 		return err
 	}
-	if err := t.writeResources(bucket, changes); err != nil {
+	if err := t.writeResources(bucket, c, changes); err != nil {
 		return fmt.Errorf("resources: %w", err)
 	}
-	if err := t.writeEdges(bucket, changes); err != nil {
+	if err := t.writeEdges(bucket, c, changes); err != nil {
 		return fmt.Errorf("edges: %w", err)
 	}
 	return nil
@@ -193,7 +233,7 @@ func put(parent *bbolt.Bucket, name []byte, pairs []pair) error {
 	return nil
 }
 
-func (t *transaction) writeResources(bucket *bbolt.Bucket, changes *storedCluster) error {
+func (t *transaction) writeResources(bucket *bbolt.Bucket, c *cluster, changes *storedCluster) error {
 	pairs := make([]pair, 0, len(changes.gone)+len(changes.rows))
 	for _, uid := range changes.gone {
 		pairs = append(pairs, pair{key: []byte(uid)})
@@ -209,6 +249,7 @@ func (t *transaction) writeResources(bucket *bbolt.Bucket, changes *storedCluste
 		buffer = append(buffer, r.data[:end]...)
 		middle := len(buffer)
 		buffer = t.appendRecord(buffer, r)
+		buffer = binary.BigEndian.AppendUint32(buffer, sumOf(c.name, bucketResources, buffer[start:middle], buffer[middle:]))
 		pairs = append(pairs, pair{key: buffer[start:middle:middle], value: buffer[middle:len(buffer):len(buffer)]})
 		if cap(buffer)-len(buffer) < 4<<10 {
 			buffer = make([]byte, 0, 64<<10)
@@ -258,7 +299,7 @@ func (s *state) appendRecord(dst []byte, r *row) []byte {
 	return dst
 }
 
-func (t *transaction) writeEdges(bucket *bbolt.Bucket, changes *storedCluster) error {
+func (t *transaction) writeEdges(bucket *bbolt.Bucket, c *cluster, changes *storedCluster) error {
 	pairs := make([]pair, 0, len(changes.unrelated)+len(changes.sources))
 	for _, uid := range changes.unrelated {
 		pairs = append(pairs, pair{key: []byte(uid)})
@@ -278,169 +319,11 @@ func (t *transaction) writeEdges(bucket *bbolt.Bucket, changes *storedCluster) e
 			value = appendText(value, t.relations[e.relation()])
 			value = append(value, other[:uidEnd(other)]...)
 		}
-		pairs = append(pairs, pair{key: []byte(r.data[:uidEnd(r.data)]), value: value})
+		key := []byte(r.data[:uidEnd(r.data)])
+		if value != nil {
+			value = sealed(c.name, bucketEdges, key, value)
+		}
+		pairs = append(pairs, pair{key: key, value: value})
 	}
 	return put(bucket, bucketEdges, pairs)
-}
-
-// readVersion reads what is true of everything. Found is false in a file without data.
-func readVersion(tx *bbolt.Tx) (version uint64, found bool, err error) {
-	meta := tx.Bucket(bucketMeta)
-	if meta == nil {
-		return 0, false, nil
-	}
-	if f := meta.Get(keyFormat); len(f) != 1 || f[0] != format {
-		return 0, false, fmt.Errorf("format %v: %w", f, errFormat)
-	}
-	text := meta.Get(keyVersion)
-	if len(text) != 8 {
-		return 0, false, errCorrupt
-	}
-	return binary.BigEndian.Uint64(text), true, nil
-}
-
-// errCorrupt is the error for data that cannot have been written by this engine.
-var errCorrupt = errors.New("the data are corrupt")
-
-// load reads everything into a transaction.
-func (t *transaction) load(tx *bbolt.Tx) error {
-	version, found, err := readVersion(tx)
-	if err != nil || !found {
-		return err
-	}
-	t.version = max(version, 1)
-	clusters := tx.Bucket(bucketClusters)
-	if clusters == nil {
-		return nil
-	}
-	return clusters.ForEachBucket(func(name []byte) error {
-		if err := t.loadCluster(string(name), clusters.Bucket(name)); err != nil {
-			return fmt.Errorf("cluster %s: %w", name, err)
-		}
-		return nil
-	})
-}
-
-func (t *transaction) loadCluster(name string, bucket *bbolt.Bucket) error {
-	var record clusterRecord
-	if err := json.Unmarshal(bucket.Get(keyState), &record); err != nil {
-		return fmt.Errorf("state: %w: %w", errCorrupt, err)
-	}
-	c := t.cluster(name, record.Hub)
-	c.reported, c.incomplete = record.Reported, record.Incomplete
-	if resources := bucket.Bucket(bucketResources); resources != nil {
-		var properties query.Properties
-		var leaves []query.Leaf
-		if err := resources.ForEach(func(key, value []byte) error {
-			var version uint64
-			var ok bool
-			if version, properties, leaves, ok = readRecord(value, properties[:0], leaves[:0]); !ok || !isUID(key) {
-				return fmt.Errorf("resource %x: %w", key, errCorrupt)
-			}
-			t.loadRow(c, key, version, properties)
-			return nil
-		}); err != nil {
-			return err
-		}
-	}
-	edges := bucket.Bucket(bucketEdges)
-	if edges == nil {
-		return nil
-	}
-	counts := &edgeCounts{}
-	return edges.ForEach(func(key, value []byte) error {
-		if !isUID(key) || !t.loadEdges(c, key, value, counts) {
-			return fmt.Errorf("edges of %x: %w", key, errCorrupt)
-		}
-		return nil
-	})
-}
-
-// isUID tells whether a key is a UID as the data of a row begin with.
-func isUID(key []byte) bool { return uidLength(key) == len(key) }
-
-// uidLength is the length of the UID that data begin with; -1 if they do not.
-func uidLength(data []byte) int {
-	if len(data) == 0 {
-		return -1
-	}
-	length := -1
-	switch data[0] {
-	case uidUUID:
-		length = 17
-	case uidCluster:
-		length = 1
-	case uidText:
-		if n, size := binary.Uvarint(data[1:]); size > 0 && n <= uint64(len(data)) {
-			length = 1 + size + int(n)
-		}
-	}
-	if length > len(data) {
-		return -1
-	}
-	return length
-}
-
-// loadRow stores a resource as it was.
-func (t *transaction) loadRow(c *cluster, uid []byte, version uint64, properties query.Properties) {
-	data := t.encode(append(t.scratch.data[:0], uid...), properties, &t.scratch.now)
-	t.scratch.data = data
-	number, known := t.findRow(c.id, uid)
-	if !known {
-		number = t.newRow(c, uid)
-	}
-	t.fill(number, string(data), c, search.ClassOf(c.name, c.hub, properties), max(version, 1))
-}
-
-// readRecord reads what appendRecord wrote. The texts are those of value.
-func readRecord(value []byte, properties query.Properties, leaves []query.Leaf) (uint64, query.Properties, []query.Leaf, bool) {
-	d := recordData{rest: bytesAsString(value)}
-	version := d.uvarint()
-	// Slices of leaves must not move while properties have parts of them.
-	if most := len(value)/2 + 1; cap(leaves) < most {
-		leaves = make([]query.Leaf, 0, most)
-	}
-	for len(d.rest) > 0 && !d.failed {
-		p := query.Property{Name: d.text(), Type: query.Type(d.byte())}
-		count := int(d.uvarint())
-		start := len(leaves)
-		for i := 0; i < count && !d.failed; i++ {
-			leaf := query.Leaf{Type: query.Type(d.byte())}
-			if p.Type == query.Map {
-				leaf.Key = d.text()
-			}
-			leaf.Text = d.text()
-			d.failed = d.failed || leaf.Type > query.JSON || len(leaves) == cap(leaves)
-			if !d.failed {
-				leaves = append(leaves, leaf)
-			}
-		}
-		p.Leaves = leaves[start:len(leaves):len(leaves)]
-		d.failed = d.failed || p.Type > query.List || p.Type < query.Map && len(p.Leaves) != 1
-		properties = append(properties, p)
-	}
-	return version, properties, leaves, !d.failed
-}
-
-// loadEdges stores the edges of a source.
-func (t *transaction) loadEdges(c *cluster, source, value []byte, counts *edgeCounts) bool {
-	d := recordData{rest: bytesAsString(value)}
-	for len(d.rest) > 0 {
-		relation := d.text()
-		length := uidLength(value[len(value)-len(d.rest):])
-		if d.failed || length < 0 {
-			return false
-		}
-		dest := []byte(d.take(length))
-		from, known := t.findRow(c.id, source)
-		if !known {
-			from = t.newRow(c, source)
-		}
-		to, known := t.findRow(c.id, dest)
-		if !known {
-			to = t.newRow(c, dest)
-		}
-		t.connect(c, from, to, t.relation(relation), counts)
-	}
-	return true
 }

@@ -14,6 +14,10 @@ type writer struct {
 	fields       map[fieldKey]uint32
 	// free are numbers that nothing refers to.
 	free [graveKinds][]uint32
+	// What is pending is added when it is much, or before it is looked at; between transactions nothing is.
+	termRows, variantRows, trigramTerms pending
+	scratch                             scratch
+	recent                              recentTerms
 	// graves are numbers that changes may still refer to, in the order of versions.
 	graves []grave
 }
@@ -99,9 +103,6 @@ type transaction struct {
 	// hollow are properties that lost the last row of a variant.
 	hollow []uint32
 
-	// What is pending is added when it is much, or before it is looked at.
-	termRows, variantRows, trigramTerms pending
-
 	// loose are rows that may have been left without a resource and without edges.
 	loose []uint32
 
@@ -110,12 +111,12 @@ type transaction struct {
 
 	// clones tell which maps are those of the transaction already.
 	ownNames, ownClusters, ownRelations bool
-
-	scratch scratch
 }
 
 func (w *writer) begin(s *state) *transaction {
 	w.transactions++
+	// What the last transaction has given up may be in it.
+	w.scratch.shape = w.scratch.shape[:0]
 	return &transaction{state: *s, id: w.transactions, writer: w, recording: true, fresh: map[uint32][]uint32{}}
 }
 
@@ -144,6 +145,22 @@ func (w *writer) release(version uint64) {
 		w.graves = nil
 	}
 }
+
+// recentTerms are terms that the transaction has just found. Most values are those of many rows, and are
+// found here without a look at memory far away.
+type recentTerms [1 << recentBits]recentTerm
+
+type recentTerm struct {
+	transaction   uint64
+	field, number uint32
+	kind          termInfo
+	text          string
+}
+
+const recentBits = 11
+
+// at is where the term with a hash is, if it is there.
+func (r *recentTerms) at(hash uint64) *recentTerm { return &r[hash&(1<<recentBits-1)] }
 
 // property gives the number of a property.
 func (t *transaction) property(name string) uint32 {
@@ -211,13 +228,24 @@ func (t *transaction) term(fieldID uint32, leafType query.Type, text string, emp
 		info |= infoEmpty
 	}
 	hash := hashOf(text, fieldID<<3|uint32(info&infoLeaf)|uint32(info&infoEmpty)>>1)
+	recent := t.recent.at(hash)
+	if recent.transaction == t.id && recent.field == fieldID && recent.kind == info && recent.text == text {
+		return recent.number
+	}
 	number, found := t.termTable.find(hash, func(number uint32) bool {
 		other := t.terms.at(number)
 		return other.info.field() == fieldID && (other.info^info)&(infoLeaf|infoEmpty) == 0 && other.text == text
 	})
-	if found {
-		return number
+	if !found {
+		number = t.newTerm(fieldID, info, text, hash)
 	}
+	*recent = recentTerm{transaction: t.id, field: fieldID, kind: info, number: number, text: t.terms.at(number).text}
+	return number
+}
+
+// newTerm makes a term, of which info has the type and whether it is empty.
+func (t *transaction) newTerm(fieldID uint32, info termInfo, text string, hash uint64) uint32 {
+	leafType, empty := info.leaf(), info.empty()
 	f := t.state.fields.get(fieldID)
 	if leafType == query.String && isPlain(text) {
 		info |= infoPlain
@@ -226,7 +254,7 @@ func (t *transaction) term(fieldID uint32, leafType query.Type, text string, emp
 	if t.state.terms.len() == 0 {
 		t.state.terms.edit(t.id, 0)
 	}
-	number = t.number(graveTerm, t.state.terms.len())
+	number := t.number(graveTerm, t.state.terms.len())
 	*t.terms.edit(t.id, number) = term{text: strings.Clone(text), info: info}
 	t.termTable.insert(t.id, hash, number)
 	t.termCount++
@@ -314,9 +342,16 @@ func (t *transaction) finish() {
 	}
 	t.emptied = t.emptied[:0]
 	t.forgetProperties()
+	for _, p := range [...]*pending{&t.termRows, &t.variantRows, &t.trigramTerms} {
+		p.shrink()
+	}
 	if len(t.moved) > 2*movedLimit {
 		t.firstMoved += uint64(len(t.moved) - movedLimit)
 		t.moved = slices.Clone(t.moved[len(t.moved)-movedLimit:])
+	}
+	if len(t.touched) > 2*touchedLimit {
+		t.firstTouched += uint64(len(t.touched) - touchedLimit)
+		t.touched = slices.Clone(t.touched[len(t.touched)-touchedLimit:])
 	}
 }
 

@@ -1,0 +1,86 @@
+package embedded
+
+import (
+	"slices"
+
+	"k8s.io/utils/lru"
+
+	"open-cluster-management.io/hub-apiserver/pkg/search"
+)
+
+const (
+	// completionsLimit bounds how many completions are kept, and completionValues how many values each has.
+	completionsLimit = 256
+	completionValues = 2000
+)
+
+// completions keep the values of properties without a query, which consoles ask for again and again.
+type completions struct{ byKey *lru.Cache }
+
+func newCompletions() *completions { return &completions{byKey: lru.New(completionsLimit)} }
+
+// completionKey is what completions without a query depend on, beside the data.
+type completionKey struct {
+	scope            uint64
+	property, prefix string
+	limit            int
+}
+
+// keptCompletion is true until a resource comes, goes or changes its property.
+type keptCompletion struct {
+	completion     search.Completion
+	moves, touches uint64
+	// properties are the numbers that the property had then; it has others once it was given up.
+	properties []uint32
+}
+
+// keyOf is the key of a request; false for one with a query.
+func (c *completions) keyOf(r *reader, request *search.CompletionRequest) (completionKey, bool) {
+	key := completionKey{scope: r.scopeID, property: request.Property, prefix: request.Prefix, limit: request.Limit}
+	return key, len(request.Query.Filters) == 0 && len(request.Query.Keywords) == 0
+}
+
+// get gives what is kept, if it is still true; nil if it is not.
+func (c *completions) get(r *reader, key completionKey) *search.Completion {
+	found, ok := c.byKey.Get(key)
+	if !ok {
+		return nil
+	}
+	kept := found.(*keptCompletion)
+	if kept.moves != r.nextMoved() || kept.touches < r.firstTouched || kept.touches > r.nextTouched() {
+		return nil
+	}
+	properties := r.numbersOf(key.property)
+	for _, t := range r.touched[kept.touches-r.firstTouched:] {
+		if slices.Contains(kept.properties, t.property) || slices.Contains(properties, t.property) {
+			return nil
+		}
+	}
+	completion := kept.completion
+	if kept.touches != r.nextTouched() {
+		c.byKey.Add(key, &keptCompletion{completion: completion, moves: kept.moves, touches: r.nextTouched(), properties: properties})
+	}
+	completion.Values = slices.Clone(completion.Values)
+	return &completion
+}
+
+// keep keeps a completion.
+func (c *completions) keep(r *reader, key completionKey, completion *search.Completion) {
+	if len(completion.Values) > completionValues {
+		return
+	}
+	kept := *completion
+	kept.Values = slices.Clone(kept.Values)
+	c.byKey.Add(key, &keptCompletion{completion: kept, moves: r.nextMoved(), touches: r.nextTouched(), properties: r.numbersOf(key.property)})
+}
+
+// numbersOf are the numbers that properties have, those that no resource has left out.
+func (s *state) numbersOf(names ...string) []uint32 {
+	numbers := make([]uint32, 0, len(names))
+	for _, name := range names {
+		if id, known := s.propertyNames[name]; known {
+			numbers = append(numbers, id)
+		}
+	}
+	return numbers
+}
