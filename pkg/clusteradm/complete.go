@@ -55,6 +55,10 @@ func (s *searching) complete(command *cobra.Command, args []string, word string)
 	}
 	var out []string
 	for _, value := range values.Status.Values {
+		if printable(value.Value) != value.Value {
+			// The shell would take it apart, or print it.
+			continue
+		}
 		out = append(out, word[:begin]+quoted(value.Value))
 	}
 	return out, cobra.ShellCompDirectiveNoFileComp

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -225,8 +227,30 @@ func (s *searching) table(result *searchv1alpha1.SearchResult) error {
 }
 
 func row(w io.Writer, cells ...string) error {
+	for i := range cells {
+		cells[i] = printable(cells[i])
+	}
 	_, err := fmt.Fprintln(w, strings.Join(cells, "\t"))
 	return err
+}
+
+// printable is a text on one line that cannot control a terminal. What is found is what
+// clusters have reported, and these may be hostile.
+func printable(text string) string {
+	hidden := func(r rune) bool { return !unicode.IsGraphic(r) }
+	if strings.IndexFunc(text, hidden) < 0 {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		if hidden(r) {
+			quoted := strconv.QuoteRuneToGraphic(r)
+			b.WriteString(quoted[1 : len(quoted)-1])
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
 }
 
 // names prints a line for each resource: cluster, namespace if it has one, kind and name.
@@ -240,7 +264,7 @@ func (s *searching) names(result *searchv1alpha1.SearchResult) error {
 		if f.namespace != "" {
 			parts = append(parts, f.namespace)
 		}
-		if _, err := fmt.Fprintln(s.streams.Out, strings.Join(append(parts, strings.ToLower(f.kind), f.name), "/")); err != nil {
+		if _, err := fmt.Fprintln(s.streams.Out, printable(strings.Join(append(parts, strings.ToLower(f.kind), f.name), "/"))); err != nil {
 			return err
 		}
 	}

@@ -93,8 +93,8 @@ type decoder struct {
 	// interned are words that many resources and edges share.
 	interned map[string]string
 	scratch  []byte
-	// resources and edges are how many have come.
-	resources, edges int
+	// resources, edges and values are how many have come.
+	resources, edges, values int
 
 	add, update, delete, addEdge, deleteEdge refusals
 }
@@ -242,6 +242,14 @@ func (d *decoder) properties() (query.Properties, string, error) {
 	properties, err := query.DecodeProperties(value)
 	if err != nil {
 		return nil, fmt.Sprintf("properties cannot be read: %v", err), nil
+	}
+	for i := range properties {
+		if d.values += len(properties[i].Leaves); d.values > d.limits.Values {
+			return nil, "", fmt.Errorf("%w: more than %d values", ErrTooLarge, d.limits.Values)
+		}
+		if !representable(&properties[i]) {
+			return nil, fmt.Sprintf("property %.*q has a number that is out of range", nameBytes, properties[i].Name), nil
+		}
 	}
 	return properties, "", nil
 }

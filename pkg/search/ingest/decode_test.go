@@ -261,6 +261,8 @@ func TestDecodeRefuses(t *testing.T) {
 			want: "the report is too large: more than 2 resources"},
 		{name: "many resources that are refused", body: `{"addResources":[{},{}],"deleteResources":[{}]}`, limits: Limits{Resources: 2}, tooLarge: true,
 			want: "the report is too large: more than 2 resources"},
+		{name: "many values", body: `{"addResources":[{"uid":"c1/a","properties":{"kind":"Pod","name":"a","x":[1,1,1]}}]}`, limits: Limits{Values: 4}, tooLarge: true,
+			want: "the report is too large: more than 4 values"},
 		{name: "many edges", body: `{"addEdges":[{}],"deleteEdges":[{}]}`, limits: Limits{Edges: 1}, tooLarge: true,
 			want: "the report is too large: more than 1 edges"},
 	}

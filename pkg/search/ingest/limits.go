@@ -10,6 +10,9 @@ type Limits struct {
 	Properties int
 	// Resources bounds the resources that are new, changed or gone; 1,000,000 by default.
 	Resources int
+	// Values bounds the single values, such as elements of lists, of all resources: a value of
+	// two bytes takes twenty times as much in memory. 32,000,000 by default.
+	Values int
 	// Edges bounds the edges that are new or gone; 5,000,000 by default.
 	Edges int
 	// Errors bounds the errors of each list in the answer; 1,000 by default. What
@@ -22,6 +25,7 @@ func (l Limits) withDefaults() Limits {
 	orDefault(&l.ResourceBytes, 64<<10)
 	orDefault(&l.Properties, 256)
 	orDefault(&l.Resources, 1_000_000)
+	orDefault(&l.Values, 32_000_000)
 	orDefault(&l.Edges, 5_000_000)
 	orDefault(&l.Errors, 1_000)
 	return l

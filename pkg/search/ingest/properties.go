@@ -2,8 +2,12 @@ package ingest
 
 import (
 	"fmt"
+	"io"
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
@@ -101,4 +105,41 @@ func validName(name string) bool {
 		}
 	}
 	return true
+}
+
+// representable tells whether all numbers of a property fit into 64 bits of floating point.
+// Common JSON decoders fail at others, so that one number would make a list of the whole fleet unreadable.
+func representable(p *query.Property) bool {
+	for i := range p.Leaves {
+		switch leaf := &p.Leaves[i]; leaf.Type {
+		case query.Number:
+			if !finite(leaf.Text) {
+				return false
+			}
+		case query.JSON:
+			decoder := jsontext.NewDecoder(strings.NewReader(leaf.Text), jsontext.AllowDuplicateNames(true))
+			for {
+				token, err := decoder.ReadToken()
+				if err == io.EOF {
+					break
+				}
+				if err != nil {
+					return false
+				}
+				if token.Kind() == '0' && !finite(token.String()) {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+func finite(number string) bool {
+	const short = 300
+	if len(number) < short && !strings.ContainsAny(number, "eE") {
+		return true
+	}
+	_, err := strconv.ParseFloat(number, 64)
+	return err == nil
 }

@@ -46,6 +46,11 @@ func (h *Handler) Run(ctx context.Context) {
 			return
 		case ctx.Err() == nil:
 			next = backoff.Step()
+			if h.config.Clock.Since(h.started) < removalTimeout {
+				// The ManagedClusters are not known yet at every start.
+				klog.FromContext(ctx).V(2).Info("clusters that are gone are not looked for yet", "reason", err, "after", next)
+				break
+			}
 			klog.FromContext(ctx).Error(err, "clusters that are gone may still be found; tried again later", "after", next)
 		}
 		timer := h.config.Clock.NewTimer(next)

@@ -15,8 +15,17 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// DefaultLimit is how many items and values are returned where no limit is given.
-const DefaultLimit = 1000
+const (
+	// DefaultLimit is how many items and values are returned where no limit is given.
+	DefaultLimit = 1000
+	// MaxItems bounds the items, related ones included, of several searches in one request.
+	// They are held until the answer is written. A single search may ask for all.
+	MaxItems = 1_000_000
+
+	// maxOrders and maxRelatedKinds bound what makes a search expensive and helps nobody.
+	maxOrders       = 16
+	maxRelatedKinds = 1000
+)
 
 var operators = []string{
 	string(query.Equal), string(query.NotEqual), string(query.Less), string(query.LessOrEqual), string(query.Greater), string(query.GreaterOrEqual),
@@ -113,6 +122,12 @@ func Request(given *searchv1alpha1.SearchRequest, path *field.Path) (*search.Req
 	if given.Offset > 0 && given.Continue != "" {
 		errs = append(errs, field.Invalid(path.Child("offset"), given.Offset, "must not be given together with continue"))
 	}
+	if len(given.RelatedKinds) > maxRelatedKinds {
+		errs = append(errs, field.TooMany(path.Child("relatedKinds"), len(given.RelatedKinds), maxRelatedKinds))
+	}
+	if len(given.OrderBy) > maxOrders {
+		return out, append(errs, field.TooMany(path.Child("orderBy"), len(given.OrderBy), maxOrders))
+	}
 	for i, text := range given.OrderBy {
 		order, err := newOrder(text)
 		if err != nil {
@@ -155,4 +170,13 @@ func Properties(q *query.Query) []string {
 		}
 	}
 	return out
+}
+
+// Held is how many items a result has, related ones included.
+func Held(result *search.Result) int {
+	held := len(result.Items)
+	for i := range result.Related {
+		held += len(result.Related[i].Items)
+	}
+	return held
 }

@@ -77,11 +77,14 @@ func (r *REST) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runt
 	if err != nil {
 		return nil, err
 	}
-	item, err := r.engine.Get(ctx, scope, uidOf(request.NamespaceValue(ctx), name))
+	namespace := request.NamespaceValue(ctx)
+	item, err := r.engine.Get(ctx, scope, uidOf(namespace, name))
 	if err != nil {
 		return nil, terms.Error(ctx, err)
 	}
-	if item == nil {
+	// The caller was authorized in this namespace, and the name of what stands for a
+	// cluster does not depend on it.
+	if item == nil || item.Cluster != namespace {
 		return nil, apierrors.NewNotFound(searchv1alpha1.Resource("fleetresources"), name)
 	}
 	return newObject(item)
@@ -162,7 +165,7 @@ func (r *REST) listNamed(ctx context.Context, scope visibility.Scope, selected *
 		if err != nil {
 			return nil, terms.Error(ctx, err)
 		}
-		if item == nil {
+		if item == nil || item.Cluster != cluster {
 			continue
 		}
 		matches, err := selected.matches(item, now)

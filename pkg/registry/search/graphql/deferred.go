@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search"
+	"open-cluster-management.io/hub-apiserver/pkg/search/terms"
 )
 
 const (
@@ -29,6 +30,8 @@ type deferred struct {
 
 	lock  sync.Mutex
 	lists []list
+	// searches are how many have been answered, and held the items of all.
+	searches, held int
 }
 
 // list is a list of items or of texts.
@@ -50,6 +53,18 @@ func deferredFrom(ctx context.Context) (*deferred, error) {
 		return d, nil
 	}
 	return nil, badRequest("the field is for queries only")
+}
+
+// hold counts the items of one more search. They are kept until the answer is written, so
+// several searches must not add up to more than a server has room for; aliases make many.
+func (d *deferred) hold(items int) error {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	d.searches++
+	if d.held += items; d.searches > 1 && d.held > terms.MaxItems {
+		return badRequest("the searches of one request find more than %d items together; ask for them one by one, or with lower limits", terms.MaxItems)
+	}
+	return nil
 }
 
 // add returns what stands for a list in the answer.

@@ -80,6 +80,8 @@ type handler struct {
 	limits        Limits
 	connections   *quota
 	subscriptions *quota
+	// answering are the queries on all connections that are being answered.
+	answering semaphore
 }
 
 // New returns the handler of the API: queries by POST (JSON) and GET, subscriptions by
@@ -94,6 +96,7 @@ func New(config Config) (http.Handler, error) {
 		limits:        limits,
 		connections:   newQuota("connections", limits.Subscriptions, limits.SubscriptionsPerUser),
 		subscriptions: newQuota("subscriptions", limits.Subscriptions, limits.SubscriptionsPerUser),
+		answering:     make(semaphore, mostQueriesInAll),
 	}
 	var err error
 	h.schema, err = graphqlgo.ParseSchema(schema, &root{Config: config, subscriptions: h.subscriptions},

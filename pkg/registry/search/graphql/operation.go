@@ -9,6 +9,8 @@ import (
 	graphqlgo "github.com/graph-gophers/graphql-go"
 	graphqlerrors "github.com/graph-gophers/graphql-go/errors"
 	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/hub-apiserver/pkg/search/terms"
 )
 
 // operate runs an operation of a connection until it ends. It returns the message that ends it.
@@ -22,6 +24,13 @@ func (s *socket) operate(ctx context.Context, id string, asked *operationRequest
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
+	// That of the connection comes first, so that one with many queries keeps no place of all waiting.
+	for _, places := range []semaphore{s.queries, s.answering} {
+		if err := places.acquire(ctx); err != nil {
+			return s.failure(id, queryErrors(failed(terms.Error(ctx, err))))
+		}
+		defer places.release()
+	}
 	ctx, lists := withDeferred(ctx)
 	started := time.Now()
 	response := s.execute(ctx, asked)

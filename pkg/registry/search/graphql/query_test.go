@@ -354,3 +354,37 @@ fragment TypeRef on __Type { kind name ofType { kind name ofType { kind name ofT
 		}
 	}
 }
+
+// Aliases make many searches of a short document, and what they find is held together.
+func TestSearchesThatAreHeldTogether(t *testing.T) {
+	s := serve(t)
+	var pods []string
+	for i := range 10_100 {
+		pods = append(pods, fmt.Sprintf(`{"uid":"east/%d","kind":"Pod","name":"pod-%d"}`, i, i))
+	}
+	s.report("east", nil, pods...)
+	document := func(searches int, fields string) string {
+		var b strings.Builder
+		b.WriteString(`query($input: [SearchInput]) {`)
+		for i := range searches {
+			fmt.Fprintf(&b, ` s%d: search(input: $input) { %s }`, i, fields)
+		}
+		return b.String() + ` }`
+	}
+	const input = `{"input":[{"keywords":["pod"],"limit":-1}]}`
+	for _, test := range []struct {
+		name, document string
+		refused        bool
+	}{
+		{"one", document(1, "items"), false},
+		{"a hundred", document(100, "items"), true},
+		{"a hundred that only count", document(100, "count"), false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			answer := s.ask("admin", test.document, input)
+			if got := strings.Contains(answer, "find more than 1000000 items together"); got != test.refused {
+				t.Errorf("refused: %v, want %v; %d bytes: %.300s", got, test.refused, len(answer), answer)
+			}
+		})
+	}
+}

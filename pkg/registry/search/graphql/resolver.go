@@ -51,6 +51,9 @@ func (r *root) Search(ctx context.Context, args struct{ Input *[]*searchInput })
 		if err != nil {
 			return nil, failed(fmt.Errorf("input[%d]: %w", i, err))
 		}
+		if err := lists.hold(terms.Held(result)); err != nil {
+			return nil, err
+		}
 		results = append(results, &searchResult{result: result, lists: lists})
 	}
 	return &results, nil

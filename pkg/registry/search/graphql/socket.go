@@ -23,6 +23,11 @@ const (
 	writeTimeout = 10 * time.Second
 	// mostOperations bounds what runs on one connection at a time.
 	mostOperations = 64
+	// mostQueries bounds how many queries of one connection are answered at a time, and
+	// mostQueriesInAll those of all; others wait. Nothing else bounds them: to the server a
+	// connection is one request that has long been admitted.
+	mostQueries      = 2
+	mostQueriesInAll = 32
 )
 
 // upgrader accepts clients that are no web pages, and pages of the same origin.
@@ -41,10 +46,28 @@ type socket struct {
 
 	writing sync.Mutex
 
+	// queries are the queries that are being answered.
+	queries semaphore
+
 	lock       sync.Mutex
 	operations map[string]*running
 	running    wait.Group
 }
+
+// semaphore bounds what happens at a time.
+type semaphore chan struct{}
+
+// acquire waits for a place, until ctx ends. Whoever gets one calls release.
+func (s semaphore) acquire(ctx context.Context) error {
+	select {
+	case s <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s semaphore) release() { <-s }
 
 // running is an operation that runs.
 type running struct {
@@ -80,7 +103,7 @@ func (h *handler) serveSocket(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	s := &socket{
 		handler: h, protocol: protocolNamed(connection.Subprotocol()), connection: connection, cancel: cancel,
-		operations: map[string]*running{},
+		operations: map[string]*running{}, queries: make(semaphore, mostQueries),
 	}
 	s.serve(ctx)
 }

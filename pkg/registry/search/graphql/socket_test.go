@@ -1,6 +1,7 @@
 package graphql_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+	"k8s.io/apiserver/pkg/authentication/user"
 
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/search/graphql"
@@ -373,6 +375,61 @@ func (c *client) closed() int {
 		}
 		if err != nil {
 			c.t.Fatal(err)
+		}
+	}
+}
+
+// gate counts who asks for a scope, and lets everyone wait.
+type gate struct {
+	*scopes
+	open    chan struct{}
+	arrived chan struct{}
+}
+
+func (g *gate) Scope(ctx context.Context, caller user.Info) (visibility.Scope, error) {
+	g.arrived <- struct{}{}
+	select {
+	case <-g.open:
+	case <-ctx.Done():
+		return visibility.Scope{}, ctx.Err()
+	}
+	return g.scopes.Scope(ctx, caller)
+}
+
+// A connection is one request to the server, whatever is asked on it at a time.
+func TestQueriesOfAConnectionWaitForEachOther(t *testing.T) {
+	const queries, atATime = 20, 2
+	g := &gate{open: make(chan struct{}), arrived: make(chan struct{}, queries)}
+	s := serve(t, func(c *graphql.Config) {
+		g.scopes = c.Scopes.(*scopes)
+		c.Scopes = g
+	})
+	c := s.connect("jane", transportWS)
+	for i := range queries {
+		c.subscribe(fmt.Sprint(i), `{ search(input: {keywords: ["web"]}) { count } }`, "")
+	}
+	for range atATime {
+		select {
+		case <-g.arrived:
+		case <-time.After(patience):
+			t.Fatal("no query is answered")
+		}
+	}
+	// The connection has read all that was sent before once it answers this.
+	c.send(`{"type":"ping"}`)
+	if got := c.receive(); got.Type != "pong" {
+		t.Fatalf("got %s of %s, want pong", got.Type, got.ID)
+	}
+	if more := len(g.arrived); more > 0 {
+		t.Errorf("%d queries are answered at a time, want %d", atATime+more, atATime)
+	}
+	close(g.open)
+	completed := map[string]bool{}
+	for len(completed) < queries {
+		if got := c.receive(); got.Type == "complete" {
+			completed[got.ID] = true
+		} else if got.Type != "next" {
+			t.Fatalf("got %s of %s: %s", got.Type, got.ID, got.Payload)
 		}
 	}
 }

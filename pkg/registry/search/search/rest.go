@@ -104,19 +104,27 @@ func NewSearches(options Options) rest.Storage {
 			out := &answer{question: question, plain: plain}
 			out.question.Status = searchv1alpha1.SearchStatus{}
 			now := time.Now()
-			for _, request := range requests {
+			held := 0
+			for i, request := range requests {
 				request.Now = now
 				result, err := options.Engine.Search(ctx, scope, request)
 				if err != nil {
 					return nil, terms.Error(ctx, err)
 				}
 				out.results = append(out.results, result)
+				if held += terms.Held(result); i > 0 && held > terms.MaxItems {
+					return nil, tooManyItems(question.Name, i)
+				}
 				if result.Count == 0 {
 					unknown, err := unknownProperties(ctx, options.Engine, scope, &request.Query, now)
 					if err != nil {
 						return nil, terms.Error(ctx, err)
 					}
-					out.warnings = append(out.warnings, unknown...)
+					for _, warning := range unknown {
+						if !slices.Contains(out.warnings, warning) {
+							out.warnings = append(out.warnings, warning)
+						}
+					}
 				}
 			}
 			stale, err := staleClusters(ctx, options.States, scope)
@@ -127,6 +135,14 @@ func NewSearches(options Options) rest.Storage {
 			return out, nil
 		},
 	}
+}
+
+// tooManyItems refuses a request of which the searches up to one find too much together.
+func tooManyItems(name string, at int) error {
+	return apierrors.NewInvalid(searchv1alpha1.SchemeGroupVersion.WithKind("Search").GroupKind(), name, field.ErrorList{field.Forbidden(
+		field.NewPath("spec", "searches").Index(at),
+		fmt.Sprintf("the searches of one request find more than %d items together; ask for them one by one, or with lower limits", terms.MaxItems),
+	)})
 }
 
 func newRequests(spec *searchv1alpha1.SearchSpec) ([]*engine.Request, field.ErrorList) {

@@ -1,0 +1,122 @@
+package fleetresource
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
+	"open-cluster-management.io/hub-apiserver/pkg/search"
+	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
+	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+)
+
+// everyone sees everything.
+type everyone struct{}
+
+func (everyone) Scope(context.Context, user.Info) (visibility.Scope, error) {
+	return visibilitytest.Everything(), nil
+}
+
+func (everyone) Subscribe(user.Info) (<-chan struct{}, func()) { return nil, func() {} }
+
+// newFleet serves two clusters that have reported themselves and a Pod of the same UID.
+func newFleet(t *testing.T) *REST {
+	t.Helper()
+	engine, err := embedded.Open(t.TempDir(), embedded.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := engine.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, cluster := range []string{"east", "west"} {
+		report := &search.Report{Cluster: cluster, Full: true, Time: time.Now()}
+		for uid, text := range map[string]string{
+			"cluster__" + cluster: `{"kind":"Cluster","name":"` + cluster + `"}`,
+			cluster + "/pod":      `{"kind":"Pod","name":"web"}`,
+		} {
+			properties, err := query.DecodeProperties([]byte(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			report.Put = append(report.Put, search.Resource{UID: uid, Properties: properties})
+		}
+		if _, err := engine.Apply(t.Context(), report); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return NewREST(Options{Engine: engine, Scopes: everyone{}})
+}
+
+func in(t *testing.T, namespace string) context.Context {
+	return request.WithNamespace(request.WithUser(t.Context(), &user.DefaultInfo{Name: "alice"}), namespace)
+}
+
+// The API server authorizes for one namespace, so that nothing of another may come from there.
+func TestGetStaysInItsNamespace(t *testing.T) {
+	fleet := newFleet(t)
+	for _, test := range []struct{ namespace, name, cluster string }{
+		{"east", "cluster__east", "east"},
+		{"west", "cluster__west", "west"},
+		{"east", "pod", "east"},
+		{"east", "cluster__west", ""},
+		{"none", "cluster__west", ""},
+		{"none", "pod", ""},
+	} {
+		t.Run(test.namespace+"/"+test.name, func(t *testing.T) {
+			got, err := fleet.Get(in(t, test.namespace), test.name, &metav1.GetOptions{})
+			if test.cluster == "" {
+				if !apierrors.IsNotFound(err) {
+					t.Fatalf("got %v, %v, want not found", got, err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if object := got.(*searchv1alpha1.FleetResource); object.Namespace != test.cluster || object.Name != test.name {
+				t.Errorf("got %s/%s", object.Namespace, object.Name)
+			}
+		})
+	}
+}
+
+func TestListByName(t *testing.T) {
+	fleet := newFleet(t)
+	for _, test := range []struct{ namespace, name, want string }{
+		{"", "cluster__east", "east/cluster__east"},
+		{"", "pod", "east/pod west/pod"},
+		{"east", "cluster__east", "east/cluster__east"},
+		{"east", "cluster__west", ""},
+		{"west", "pod", "west/pod"},
+	} {
+		t.Run(test.namespace+"/"+test.name, func(t *testing.T) {
+			got, err := fleet.List(in(t, test.namespace), &metainternalversion.ListOptions{
+				FieldSelector: fields.OneTermEqualSelector(fieldName, test.name),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, object := range got.(*searchv1alpha1.FleetResourceList).Items {
+				names = append(names, object.Namespace+"/"+object.Name)
+			}
+			if strings.Join(names, " ") != test.want {
+				t.Errorf("got %v, want %s", names, test.want)
+			}
+		})
+	}
+}

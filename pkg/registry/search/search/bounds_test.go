@@ -1,0 +1,114 @@
+package search
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/utils/ptr"
+
+	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
+	engine "open-cluster-management.io/hub-apiserver/pkg/search"
+	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
+	"open-cluster-management.io/hub-apiserver/pkg/search/ingest"
+	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+)
+
+type everyone struct{}
+
+func (everyone) Scope(context.Context, user.Info) (visibility.Scope, error) {
+	return visibilitytest.Everything(), nil
+}
+
+func (everyone) Subscribe(user.Info) (<-chan struct{}, func()) { return nil, func() {} }
+
+// pods is how many a hundred searches find too often.
+const pods = 10_100
+
+func ask(t *testing.T) func(spec *searchv1alpha1.SearchSpec) (runtime.Object, error) {
+	t.Helper()
+	store, err := embedded.Open(t.TempDir(), embedded.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	report := &engine.Report{Cluster: "c1", Full: true, Time: time.Now()}
+	for i := range pods {
+		properties, err := query.DecodeProperties(fmt.Appendf(nil, `{"kind":"Pod","name":"pod-%d"}`, i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		report.Put = append(report.Put, engine.Resource{UID: fmt.Sprintf("c1/%d", i), Properties: properties})
+	}
+	if _, err := store.Apply(t.Context(), report); err != nil {
+		t.Fatal(err)
+	}
+	storage := NewSearches(Options{
+		Engine: store, Scopes: everyone{},
+		States: func(context.Context) ([]ingest.State, error) { return nil, nil },
+	}).(rest.Creater)
+	ctx := request.WithUser(t.Context(), &user.DefaultInfo{Name: "alice"})
+	return func(spec *searchv1alpha1.SearchSpec) (runtime.Object, error) {
+		return storage.Create(ctx, &searchv1alpha1.Search{Spec: *spec}, nil, nil)
+	}
+}
+
+func TestBoundsOfARequest(t *testing.T) {
+	ask := ask(t)
+	all := searchv1alpha1.SearchRequest{SearchTerms: searchv1alpha1.SearchTerms{Query: "kind:Pod"}, Limit: ptr.To[int32](-1)}
+	ordered, related := all, all
+	ordered.OrderBy = slices.Repeat([]string{"name"}, 17)
+	related.RelatedKinds, related.Output = slices.Repeat([]string{"Node"}, 1001), searchv1alpha1.OutputRelated
+	counted := all
+	counted.Output = searchv1alpha1.OutputCount
+	for _, test := range []struct {
+		name string
+		spec searchv1alpha1.SearchSpec
+		want string
+	}{
+		{"a search for all", searchv1alpha1.SearchSpec{SearchRequest: all}, ""},
+		{"several searches for all", searchv1alpha1.SearchSpec{Searches: slices.Repeat([]searchv1alpha1.SearchRequest{all}, 20)}, ""},
+		{"searches that are held together", searchv1alpha1.SearchSpec{Searches: slices.Repeat([]searchv1alpha1.SearchRequest{all}, 100)},
+			"spec.searches[99]: Forbidden: the searches of one request find more than 1000000 items together"},
+		{"searches that only count", searchv1alpha1.SearchSpec{Searches: slices.Repeat([]searchv1alpha1.SearchRequest{counted}, 100)}, ""},
+		{"too many orders", searchv1alpha1.SearchSpec{SearchRequest: ordered}, "spec.orderBy: Too many: 17: must have at most 16 items"},
+		{"too many related kinds", searchv1alpha1.SearchSpec{SearchRequest: related}, "spec.relatedKinds: Too many: 1001: must have at most 1000 items"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := ask(&test.spec)
+			switch {
+			case test.want == "" && err != nil:
+				t.Error(err)
+			case test.want != "" && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), test.want)):
+				t.Errorf("got error %v, want %s", err, test.want)
+			}
+		})
+	}
+}
+
+func TestOneWarningForOneMistake(t *testing.T) {
+	unknown := searchv1alpha1.SearchRequest{SearchTerms: searchv1alpha1.SearchTerms{Query: "nmae:web"}}
+	got, err := ask(t)(&searchv1alpha1.SearchSpec{Searches: slices.Repeat([]searchv1alpha1.SearchRequest{unknown}, 3)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	search := got.(runtime.CacheableObject).GetObject().(*searchv1alpha1.Search)
+	want := []string{`no resource that you may find has the property "nmae"; did you mean "name"?`}
+	if !slices.Equal(search.Status.Warnings, want) {
+		t.Errorf("got warnings %q, want %q", search.Status.Warnings, want)
+	}
+}
