@@ -20,6 +20,9 @@ var (
 	ErrInUse = errors.New("the data is in use by another process")
 	// ErrReadOnly is the error of an engine that does not take reports.
 	ErrReadOnly = errors.New("the engine is read-only")
+	// ErrUnavailable is the error while what the engine needs, such as its database, is away.
+	// Callers try again later. What it wraps may name hosts, and is for the log alone.
+	ErrUnavailable = errors.New("the engine is not available")
 )
 
 // Engine keeps resources and finds them. All methods may be called at the same
@@ -109,6 +112,8 @@ type ClusterState struct {
 	Name             string
 	Hub              bool
 	Resources, Edges int
+	// Secrets are those of the Resources that are Secrets of a managed cluster. They are 0 for the hub.
+	Secrets int
 	// Reported is the time of the last report.
 	Reported time.Time
 	// Incomplete is true if data may have been lost since, so that a full report is needed.
@@ -167,11 +172,32 @@ type Item struct {
 	Hub bool
 	// Version in which the resource last changed.
 	Version uint64
-	// JSON is the object of its properties, typed, in the order of their names. It is valid and
-	// compact, with <, > and & as they are, and must not be changed.
-	JSON []byte
+	// Object has the properties.
+	Object Object
 	// RelatedTo are the UIDs of the matches that a related item is related to; empty for others.
 	RelatedTo []string
+}
+
+// Object is the properties of an item as a JSON object: typed, in the order of their names, valid and
+// compact, with <, > and & as they are.
+type Object interface {
+	// AppendJSON appends the object. It may be called at any time by anyone, and appends
+	// the same always.
+	AppendJSON(dst []byte) []byte
+}
+
+// JSON is an Object that is encoded already.
+type JSON []byte
+
+// AppendJSON implements Object.
+func (j JSON) AppendJSON(dst []byte) []byte { return append(dst, j...) }
+
+// JSON is the object of the properties, which must not be changed. To append it saves a copy.
+func (i *Item) JSON() []byte {
+	if encoded, is := i.Object.(JSON); is {
+		return encoded
+	}
+	return i.Object.AppendJSON(nil)
 }
 
 // Related are related resources of one kind.

@@ -17,6 +17,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
+	"open-cluster-management.io/hub-apiserver/pkg/search/enginetest"
 	"open-cluster-management.io/hub-apiserver/pkg/search/fleetgen"
 )
 
@@ -210,7 +211,7 @@ func TestDamagedDataAreNotServed(t *testing.T) {
 			engine := open(t, target, embedded.OnBoot("first"))
 			defer closed(t, engine)
 			if found := incomplete(t, engine); len(found) > 0 {
-				if diff := cmp.Diff(before, everything(t, engine)); diff != "" {
+				if diff := cmp.Diff(before, everything(t, engine), enginetest.Comparing); diff != "" {
 					t.Errorf("clusters are found, but not as they were (-before +after):\n%s", diff)
 				}
 			} else if name != "Empty" {
@@ -261,7 +262,7 @@ func TestRestartFindsTheSame(t *testing.T) {
 	closed(t, engine)
 	engine = open(t, dir, embedded.Options{})
 	defer closed(t, engine)
-	if diff := cmp.Diff(before, everything(t, engine)); diff != "" {
+	if diff := cmp.Diff(before, everything(t, engine), enginetest.Comparing); diff != "" {
 		t.Errorf("after a restart (-before +after):\n%s", diff)
 	}
 }

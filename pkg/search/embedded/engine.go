@@ -63,7 +63,7 @@ type Engine struct {
 	dir    string
 	boot   string
 	db     *bbolt.DB
-	epoch  uint64
+	tokens *tokens
 	scopes *scopes
 	// rankings are the orders that are kept; nil in tests of what is done without.
 	rankings    *rankings
@@ -292,9 +292,13 @@ func (e *Engine) Clusters(ctx context.Context) ([]search.ClusterState, error) {
 	var states []search.ClusterState
 	for _, c := range e.current.Load().clusters {
 		if c.present {
-			states = append(states, search.ClusterState{
+			one := search.ClusterState{
 				Name: c.name, Hub: c.hub, Resources: c.rows.count(), Edges: c.edges, Reported: c.reported, Incomplete: c.incomplete,
-			})
+			}
+			if !c.hub {
+				one.Secrets = c.secrets.count()
+			}
+			states = append(states, one)
 		}
 	}
 	slices.SortFunc(states, func(a, b search.ClusterState) int { return cmp.Compare(a.Name, b.Name) })

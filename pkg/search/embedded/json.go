@@ -35,6 +35,15 @@ func appendQuoted(dst []byte, text string) []byte {
 	return append(dst, object[len(before):len(object)-len(after)]...)
 }
 
+// object is the properties of a row in a state.
+type object struct {
+	state *state
+	data  string
+}
+
+// AppendJSON implements search.Object.
+func (o *object) AppendJSON(dst []byte) []byte { return o.state.appendJSON(dst, o.data) }
+
 // appendJSON appends the object of a row's properties.
 func (s *state) appendJSON(dst []byte, data string) []byte {
 	dst = append(dst, '{')

@@ -18,8 +18,13 @@ func readVersion(tx *bbolt.Tx) (version uint64, clusters int, found bool, err er
 	if meta == nil {
 		return 0, 0, false, nil
 	}
-	if f := meta.Get(keyFormat); len(f) != 1 || f[0] != format {
-		return 0, 0, false, fmt.Errorf("format %v: %w", f, errFormat)
+	switch f := meta.Get(keyFormat); {
+	case len(f) != 1 || f[0] == 0:
+		return 0, 0, false, fmt.Errorf("format %x: %w", f, errCorrupt)
+	case f[0] < format:
+		return 0, 0, false, fmt.Errorf("format %d %w any more; clusters report again", f[0], errFormat)
+	case f[0] > format:
+		return 0, 0, false, fmt.Errorf("format %d %w yet; clusters report again", f[0], errFormat)
 	}
 	value, err := unsealed("", bucketMeta, keyVersion, meta.Get(keyVersion))
 	if err != nil {

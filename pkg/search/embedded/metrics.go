@@ -8,31 +8,28 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-const (
-	namespace = "apiserver"
-	subsystem = "search_embedded"
-)
+const subsystem = "hub_apiserver"
 
 var (
 	rowsGauge = metrics.NewGauge(&metrics.GaugeOpts{
-		Namespace: namespace, Subsystem: subsystem, Name: "resources", StabilityLevel: metrics.ALPHA,
+		Subsystem: subsystem, Name: "search_embedded_resources", StabilityLevel: metrics.ALPHA,
 		Help: "Number of resources that the embedded search engine has.",
 	})
 	termsGauge = metrics.NewGauge(&metrics.GaugeOpts{
-		Namespace: namespace, Subsystem: subsystem, Name: "terms", StabilityLevel: metrics.ALPHA,
+		Subsystem: subsystem, Name: "search_embedded_terms", StabilityLevel: metrics.ALPHA,
 		Help: "Number of different values that the embedded search engine has.",
 	})
 	clustersGauge = metrics.NewGauge(&metrics.GaugeOpts{
-		Namespace: namespace, Subsystem: subsystem, Name: "clusters", StabilityLevel: metrics.ALPHA,
+		Subsystem: subsystem, Name: "search_embedded_clusters", StabilityLevel: metrics.ALPHA,
 		Help: "Number of clusters that have reported to the embedded search engine.",
 	})
 	durations = metrics.NewHistogramVec(&metrics.HistogramOpts{
-		Namespace: namespace, Subsystem: subsystem, Name: "duration_seconds", StabilityLevel: metrics.ALPHA,
+		Subsystem: subsystem, Name: "search_embedded_duration_seconds", StabilityLevel: metrics.ALPHA,
 		Help:    "Time that the embedded search engine takes for an operation.",
 		Buckets: metrics.ExponentialBuckets(0.00002, 2, 18),
 	}, []string{"operation"})
 	scopeBuilds = metrics.NewHistogram(&metrics.HistogramOpts{
-		Namespace: namespace, Subsystem: subsystem, Name: "scope_build_duration_seconds", StabilityLevel: metrics.ALPHA,
+		Subsystem: subsystem, Name: "search_embedded_scope_build_duration_seconds", StabilityLevel: metrics.ALPHA,
 		Help:    "Time to find the resources of a scope that was not known.",
 		Buckets: metrics.ExponentialBuckets(0.0001, 2, 14),
 	})

@@ -1,8 +1,6 @@
 package embedded
 
 import (
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -25,6 +23,9 @@ const lostVersions = 1 << 32
 
 // asideSuffix is what the names of files with damaged data have before a number.
 const asideSuffix = ".corrupt-"
+
+// formatSuffix is the same for files of another format, which are not damaged.
+const formatSuffix = ".format-"
 
 // Open opens the data in a directory, which is made if it does not exist. It returns
 // search.ErrInUse if another process has them open.
@@ -51,11 +52,10 @@ func Open(dir string, options Options) (*Engine, error) {
 	if e.log.limit <= 0 {
 		e.log.limit = defaultChangeLog
 	}
-	var epoch [8]byte
-	if _, err := rand.Read(epoch[:]); err != nil {
-		return nil, fmt.Errorf("epoch: %w", err)
+	var err error
+	if e.tokens, err = newTokens(); err != nil {
+		return nil, err
 	}
-	e.epoch = binary.BigEndian.Uint64(epoch[:])
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("directory of the data: %w", err)
 	}
@@ -158,21 +158,35 @@ func isDamage(err error) bool { return errors.Is(err, errCorrupt) || errors.Is(e
 // begins without any. Clusters are told to report everything when they report to an engine that does
 // not know them.
 func (e *Engine) beginEmpty(path string, damage error) (*transaction, error) {
-	previous, err := filepath.Glob(path + asideSuffix + "*")
-	if err != nil {
-		return nil, fmt.Errorf("damaged data: %w", err)
+	var previous []string
+	for _, suffix := range [...]string{asideSuffix, formatSuffix} {
+		found, err := filepath.Glob(path + suffix + "*")
+		if err != nil {
+			return nil, fmt.Errorf("damaged data: %w", err)
+		}
+		previous = append(previous, found...)
 	}
-	aside := path + asideSuffix + strconv.FormatInt(time.Now().UnixNano(), 10)
+	other := errors.Is(damage, errFormat)
+	aside := path + asideSuffix
+	if other {
+		aside = path + formatSuffix
+	}
+	aside += strconv.FormatInt(time.Now().UnixNano(), 10)
 	if err := os.Rename(path, aside); err != nil {
 		return nil, fmt.Errorf("move damaged data aside: %w: %w", err, damage)
 	}
 	for _, old := range previous {
 		if err := os.Remove(old); err != nil {
-			e.logger.Error(err, "Damaged data from before were not removed")
+			e.logger.Error(err, "Data that were moved aside before were not removed")
 		}
 	}
-	e.logger.Error(damage, "The search data are damaged and were moved aside; search begins empty, and fills as clusters report. "+
-		"The file that was moved is not needed any more, but for finding out what has damaged it", "moved", aside)
+	if other {
+		e.logger.Info("The search data have another format than this version writes, and were moved aside; search begins empty, and "+
+			"fills as clusters report again", "why", damage.Error(), "moved", aside)
+	} else {
+		e.logger.Error(damage, "The search data are damaged and were moved aside; search begins empty, and fills as clusters report. "+
+			"The file that was moved is not needed any more, but for finding out what has damaged it", "moved", aside)
+	}
 	t, err := e.openTrusted(path)
 	if err != nil {
 		return nil, err

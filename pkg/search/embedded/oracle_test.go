@@ -188,8 +188,8 @@ func compare(t *testing.T, engine search.Engine, oracle *naive, scope visibility
 	uids := make([]string, len(result.Items))
 	for i, item := range result.Items {
 		uids[i] = item.UID
-		if stored := string(oracle.resources[item.UID].Properties.AppendJSON(nil)); stored != string(item.JSON) {
-			t.Fatalf("%q: %s is %s, not %s", text, item.UID, item.JSON, stored)
+		if stored := string(oracle.resources[item.UID].Properties.AppendJSON(nil)); stored != string(item.JSON()) {
+			t.Fatalf("%q: %s is %s, not %s", text, item.UID, item.JSON(), stored)
 		}
 	}
 	if !slices.Equal(uids, page) {
@@ -269,16 +269,16 @@ func wholeRound(t *testing.T, engine search.Engine, cluster string) error {
 		return fmt.Errorf("counted %d with %d items", result.Count, len(result.Items))
 	}
 	for i := range result.Items {
-		properties, err := query.DecodeProperties(result.Items[i].JSON)
+		properties, err := query.DecodeProperties(result.Items[i].JSON())
 		if err != nil {
 			return err
 		}
-		first, err := query.DecodeProperties(result.Items[0].JSON)
+		first, err := query.DecodeProperties(result.Items[0].JSON())
 		if err != nil {
 			return err
 		}
 		if search.Text(properties, "round") != search.Text(first, "round") || result.Items[i].Version != result.Items[0].Version {
-			return fmt.Errorf("%s is with %s", result.Items[i].JSON, result.Items[0].JSON)
+			return fmt.Errorf("%s is with %s", result.Items[i].JSON(), result.Items[0].JSON())
 		}
 	}
 	values, err := engine.Complete(t.Context(), visibilitytest.Everything(), &search.CompletionRequest{Property: "round", Query: parse(t, "cluster:"+cluster), Limit: -1})

@@ -278,7 +278,7 @@ func pageInOrder(t *testing.T, engine search.Engine, by []search.Order) error {
 	}
 	var before [2]string
 	for i, item := range result.Items {
-		properties, err := query.DecodeProperties(item.JSON)
+		properties, err := query.DecodeProperties(item.JSON())
 		if err != nil {
 			return err
 		}

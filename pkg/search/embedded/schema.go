@@ -64,13 +64,24 @@ func (p *property) schema(rows *selection) (search.PropertySchema, bool) {
 	return schema, some
 }
 
+// intersectsFirst is how many rows of a set are looked at one by one. Most sets that have one of the rows
+// found have one among these.
+const intersectsFirst = 64
+
 // intersects tells whether one of the rows is in the set.
 func (s *rowset) intersects(rows *selection) bool {
 	switch {
 	case s.many == nil:
 		return s.one > 0 && rows.dense.has(s.one-1)
 	case s.many.bitmap != nil:
-		return s.many.bitmap.Intersects(rows.bitmap)
+		some, left := false, intersectsFirst
+		s.many.bitmap.Iterate(func(row uint32) bool {
+			some = rows.dense.has(row)
+			left--
+			return !some && left > 0
+		})
+		// Intersects of two bitmaps may copy large parts of them; counting does not.
+		return some || left == 0 && s.many.bitmap.AndCardinality(rows.bitmap) > 0
 	default:
 		return slices.ContainsFunc(s.many.list, rows.dense.has)
 	}

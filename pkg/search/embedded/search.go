@@ -51,6 +51,13 @@ func (e *Engine) search(ctx context.Context, scope visibility.Scope, request *se
 		return nil, err
 	}
 	defer r.close()
+	if !request.Items && !request.Related {
+		count, err := r.count(&request.Query)
+		if err != nil {
+			return nil, err
+		}
+		return &search.Result{Count: count, Version: r.version}, nil
+	}
 	found, err := r.matches(&request.Query)
 	if err != nil {
 		return nil, err
@@ -102,7 +109,7 @@ func (e *Engine) page(r *reader, kept *rankings, found *roaring.Bitmap, request 
 	var from token
 	var err error
 	if request.Continue != "" {
-		if from, err = parseToken(request.Continue, e.epoch, request.OrderBy); err != nil {
+		if from, err = e.tokens.parse(request.Continue, request.OrderBy); err != nil {
 			return nil, "", err
 		}
 		offset = from.offset
@@ -114,14 +121,14 @@ func (e *Engine) page(r *reader, kept *rankings, found *roaring.Bitmap, request 
 		}
 		if len(rows) == 0 {
 			from.offset = offset
-			return rows, from.encode(e.epoch, request.OrderBy), nil
+			return rows, e.tokens.encode(&from, request.OrderBy), nil
 		}
 		last := rows[len(rows)-1]
 		next := token{uid: r.uid(last)}
 		for _, order := range request.OrderBy {
 			next.keys = append(next.keys, r.sortKey(last, order.Property))
 		}
-		return rows, next.encode(e.epoch, request.OrderBy), nil
+		return rows, e.tokens.encode(&next, request.OrderBy), nil
 	}
 	rows := make([]uint32, 0, min(limit, int(found.GetCardinality())))
 	if offset >= int(found.GetCardinality()) && offset > 0 {
@@ -142,22 +149,18 @@ func (e *Engine) page(r *reader, kept *rankings, found *roaring.Bitmap, request 
 		return rows, "", nil
 	}
 	next := token{row: iterator.PeekNext()}
-	return rows, next.encode(e.epoch, nil), nil
+	return rows, e.tokens.encode(&next, nil), nil
 }
 
 // checkEvery is after how many rows or terms a reader pauses.
 const checkEvery = 256
 
-// items gives rows as items, whose JSON is in one piece of memory.
+// items gives rows as items, which are encoded when they are written.
 func (r *reader) items(rows []uint32) ([]search.Item, error) {
 	items := make([]search.Item, len(rows))
-	var buffer, uids []byte
-	ends := make([]int, 2*len(rows))
-	if len(rows) > 0 {
-		// Items are of much the same size, so the first ones tell how much is needed.
-		buffer = make([]byte, 0, 1024)
-		uids = make([]byte, 0, len(rows)*56)
-	}
+	objects := make([]object, len(rows))
+	uids := make([]byte, 0, len(rows)*56)
+	ends := make([]int, len(rows))
 	for i, number := range rows {
 		if i%checkEvery == checkEvery-1 {
 			if err := r.pause(); err != nil {
@@ -167,21 +170,16 @@ func (r *reader) items(rows []uint32) ([]search.Item, error) {
 		at := r.rows.at(number)
 		c := r.clusterOf(at)
 		items[i] = search.Item{Cluster: c.name, Hub: r.classes.at(at.class).class.Hub, Version: at.version}
-		buffer = r.appendJSON(buffer, at.data)
+		objects[i] = object{state: r.state, data: at.data}
+		items[i].Object = &objects[i]
 		uids = appendUIDText(uids, c.name, at.data)
-		ends[2*i], ends[2*i+1] = len(buffer), len(uids)
-		if i == 15 {
-			if need := len(buffer) / 16 * (len(rows) + len(rows)/8); need > cap(buffer) {
-				buffer = append(make([]byte, 0, need), buffer...)
-			}
-		}
+		ends[i] = len(uids)
 	}
 	text := string(uids)
-	start, uidStart := 0, 0
+	start := 0
 	for i := range items {
-		items[i].JSON = buffer[start:ends[2*i]:ends[2*i]]
-		items[i].UID = text[uidStart:ends[2*i+1]]
-		start, uidStart = ends[2*i], ends[2*i+1]
+		items[i].UID = text[start:ends[i]]
+		start = ends[i]
 	}
 	return items, nil
 }

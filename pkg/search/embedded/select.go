@@ -136,35 +136,78 @@ func (u *union) bitmap() *roaring.Bitmap {
 
 // matches are the rows in the scope that match a query. They must not be changed.
 func (r *reader) matches(q *query.Query) (*roaring.Bitmap, error) {
+	c, err := r.conditions(q)
+	if err != nil {
+		return nil, err
+	}
+	return c.rows(r.scope), nil
+}
+
+// count is how many rows in the scope match a query. It makes no set of them where that is not needed.
+func (r *reader) count(q *query.Query) (int, error) {
+	c, err := r.conditions(q)
+	if err != nil {
+		return 0, err
+	}
+	if len(c.unwanted) > 1 {
+		return int(c.rows(r.scope).GetCardinality()), nil
+	}
 	found := r.scope
-	var excluded []*roaring.Bitmap
-	for i := range q.Filters {
-		if err := r.pause(); err != nil {
-			return nil, err
+	last := len(c.wanted) - 1
+	for i, rows := range c.wanted {
+		if i == last && len(c.unwanted) == 0 {
+			return int(found.AndCardinality(rows)), nil
 		}
-		wanted, unwanted, isWanted := r.filter(&q.Filters[i])
-		if isWanted {
-			found = roaring.And(found, wanted)
-		}
-		if unwanted != nil {
-			excluded = append(excluded, unwanted)
-		}
+		found = roaring.And(found, rows)
 	}
-	for _, keyword := range q.Keywords {
-		if err := r.pause(); err != nil {
-			return nil, err
-		}
-		if keyword != "" {
-			found = roaring.And(found, r.keyword(keyword))
-		}
+	n := found.GetCardinality()
+	for _, rows := range c.unwanted {
+		n -= found.AndCardinality(rows)
 	}
-	for i, rows := range excluded {
+	return int(n), nil
+}
+
+// conditions are the rows that each part of a query wants, and those that it does not.
+type conditions struct{ wanted, unwanted []*roaring.Bitmap }
+
+// rows are those of a scope that the conditions leave.
+func (c *conditions) rows(scope *roaring.Bitmap) *roaring.Bitmap {
+	found := scope
+	for _, rows := range c.wanted {
+		found = roaring.And(found, rows)
+	}
+	for i, rows := range c.unwanted {
 		if i == 0 {
 			found = roaring.And(found, found)
 		}
 		found.AndNot(rows)
 	}
-	return found, nil
+	return found
+}
+
+func (r *reader) conditions(q *query.Query) (conditions, error) {
+	var c conditions
+	for i := range q.Filters {
+		if err := r.pause(); err != nil {
+			return c, err
+		}
+		wanted, unwanted, isWanted := r.filter(&q.Filters[i])
+		if isWanted {
+			c.wanted = append(c.wanted, wanted)
+		}
+		if unwanted != nil {
+			c.unwanted = append(c.unwanted, unwanted)
+		}
+	}
+	for _, keyword := range q.Keywords {
+		if err := r.pause(); err != nil {
+			return c, err
+		}
+		if keyword != "" {
+			c.wanted = append(c.wanted, r.keyword(keyword))
+		}
+	}
+	return c, nil
 }
 
 // filter gives the rows that one of the comparisons other than != holds for, and

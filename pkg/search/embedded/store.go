@@ -44,7 +44,7 @@ const (
 )
 
 // errFormat is the error for data of a format that this engine does not read.
-var errFormat = errors.New("the format of the data is not known")
+var errFormat = errors.New("is not read")
 
 // openStore opens the file. Transactions do not wait for the disk: what survives a crash of
 // the process is in memory of the kernel, and sync does the rest.

@@ -1,16 +1,20 @@
 package embedded
 
 import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
 	"encoding/base64"
 	"encoding/binary"
+	"fmt"
 	"hash/fnv"
 	"math"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 )
 
-// token is where the next items begin. Without an order it is a row, which only this
-// process knows; with an order it is what the last item is ordered by.
+// token is where the next items begin. Without an order it is a row; with an order it is what
+// the last item is ordered by.
 type token struct {
 	row    uint32
 	keys   []sortKey
@@ -23,12 +27,35 @@ const (
 	tokenKeys
 )
 
-// encode gives the token as text.
-func (t *token) encode(epoch uint64, by []search.Order) string {
+// tokenKeySize is the size of the key of tokens, in bytes.
+const tokenKeySize = 32
+
+// tokens makes texts of tokens and reads them. They are encrypted, since the numbers of rows tell how
+// many rows are between them that the caller may not find, and authenticated. The key is known to this
+// process only, as rows are.
+type tokens struct{ sealer cipher.AEAD }
+
+func newTokens() (*tokens, error) {
+	var key [tokenKeySize]byte
+	if _, err := rand.Read(key[:]); err != nil {
+		return nil, fmt.Errorf("key of continue tokens: %w", err)
+	}
+	block, err := aes.NewCipher(key[:])
+	if err != nil {
+		return nil, fmt.Errorf("continue tokens: %w", err)
+	}
+	sealer, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		return nil, fmt.Errorf("continue tokens: %w", err)
+	}
+	return &tokens{sealer: sealer}, nil
+}
+
+// encode gives a token as text. All tokens without an order are of the same length.
+func (k *tokens) encode(t *token, by []search.Order) string {
 	var data []byte
 	if len(by) == 0 {
-		data = binary.BigEndian.AppendUint64([]byte{tokenRow}, epoch)
-		data = binary.AppendUvarint(data, uint64(t.row))
+		data = binary.BigEndian.AppendUint32([]byte{tokenRow}, t.row)
 	} else {
 		data = binary.BigEndian.AppendUint64([]byte{tokenKeys}, hashOrders(by))
 		data = binary.AppendUvarint(data, uint64(t.offset))
@@ -41,23 +68,27 @@ func (t *token) encode(epoch uint64, by []search.Order) string {
 			data = appendText(append(data, 1), t.keys[i].text)
 		}
 	}
-	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint32(data, checksum(data)))
+	return base64.RawURLEncoding.EncodeToString(k.sealer.Seal(nil, nil, data, nil))
 }
 
-// parseToken reads a token for the same order. It returns search.ErrExpired for one
-// of another process, of another order, or not made by encode.
-func parseToken(text string, epoch uint64, by []search.Order) (token, error) {
-	data, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil || len(data) < 4 || checksum(data[:len(data)-4]) != binary.BigEndian.Uint32(data[len(data)-4:]) {
+// parse reads a token for the same order. It returns search.ErrExpired for one of another process, of
+// another order, or not made by encode.
+func (k *tokens) parse(text string, by []search.Order) (token, error) {
+	encrypted, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil {
 		return token{}, expired(text)
 	}
-	d := tokenData{rest: data[:len(data)-4]}
-	kind, of := d.byte(), d.uint64()
+	data, err := k.sealer.Open(nil, nil, encrypted, nil)
+	if err != nil {
+		return token{}, expired(text)
+	}
+	d := tokenData{rest: data}
+	kind := d.byte()
 	var t token
 	switch {
-	case kind == tokenRow && len(by) == 0 && of == epoch:
-		t.row = uint32(min(d.uvarint(), math.MaxUint32))
-	case kind == tokenKeys && len(by) > 0 && of == hashOrders(by):
+	case kind == tokenRow && len(by) == 0:
+		t.row = d.uint32()
+	case kind == tokenKeys && len(by) > 0 && d.uint64() == hashOrders(by):
 		t.offset = int(min(d.uvarint(), math.MaxInt32))
 		t.uid = d.text()
 		for range by {
@@ -77,12 +108,6 @@ func parseToken(text string, epoch uint64, by []search.Order) (token, error) {
 		return token{}, expired(text)
 	}
 	return t, nil
-}
-
-func checksum(data []byte) uint32 {
-	h := fnv.New32a()
-	h.Write(data)
-	return h.Sum32()
 }
 
 func hashOrders(by []search.Order) uint64 {
@@ -123,6 +148,13 @@ func (d *tokenData) take(n int) []byte {
 func (d *tokenData) byte() byte {
 	if b := d.take(1); b != nil {
 		return b[0]
+	}
+	return 0
+}
+
+func (d *tokenData) uint32() uint32 {
+	if b := d.take(4); b != nil {
+		return binary.BigEndian.Uint32(b)
 	}
 	return 0
 }

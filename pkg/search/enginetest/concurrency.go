@@ -121,8 +121,8 @@ func checkGeneration(t *testing.T, cluster string, result *search.Result) bool {
 	}
 	for i := range items {
 		var one content
-		if err := json.Unmarshal(items[i].JSON, &one); err != nil {
-			t.Errorf("%s: %v in %s", items[i].UID, err, items[i].JSON)
+		if err := json.Unmarshal(items[i].JSON(), &one); err != nil {
+			t.Errorf("%s: %v in %s", items[i].UID, err, items[i].JSON())
 			return false
 		}
 		if i == 0 {

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
@@ -81,7 +80,7 @@ type differential struct {
 // equal fails the test unless two answers are the same.
 func (d *differential) equal(what string, got, want any) {
 	d.Helper()
-	if difference := gocmp.Diff(want, got, cmpopts.EquateEmpty()); difference != "" {
+	if difference := gocmp.Diff(want, got, Comparing); difference != "" {
 		d.Fatalf("%s: %s (-want +got):\n%s", d.what, what, difference)
 	}
 }

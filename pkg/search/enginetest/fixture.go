@@ -3,6 +3,7 @@ package enginetest
 import (
 	"cmp"
 	"context"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -124,10 +125,18 @@ func uidsOf(items []search.Item) []string {
 	return uids
 }
 
+// Comparing takes an empty list for none, and objects for what they append.
+var Comparing = gocmp.Options{
+	cmpopts.EquateEmpty(),
+	gocmp.FilterPath(func(path gocmp.Path) bool {
+		return path.Last().Type() == reflect.TypeFor[search.Object]()
+	}, gocmp.Transformer("JSON", func(object search.Object) string { return string(object.AppendJSON(nil)) })),
+}
+
 // same fails unless two things are equal; an empty list is like none.
 func same(t testing.TB, what string, got, want any) {
 	t.Helper()
-	if difference := gocmp.Diff(want, got, cmpopts.EquateEmpty()); difference != "" {
+	if difference := gocmp.Diff(want, got, Comparing); difference != "" {
 		t.Errorf("%s (-want +got):\n%s", what, difference)
 	}
 }

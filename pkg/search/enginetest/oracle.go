@@ -81,6 +81,11 @@ func (o *oracle) Apply(ctx context.Context, report *search.Report) (*search.Appl
 	c.state = search.ClusterState{
 		Name: report.Cluster, Hub: report.Hub, Resources: applied.Resources, Edges: applied.Edges, Reported: report.Time,
 	}
+	for _, r := range c.resources {
+		if !report.Hub && search.ClassOf(r.cluster, r.hub, r.properties).Secret() {
+			c.state.Secrets++
+		}
+	}
 	o.publish()
 	return applied, nil
 }
@@ -238,7 +243,7 @@ func (r oracleResource) visible(scope visibility.Scope) bool {
 }
 
 func (r oracleResource) item() search.Item {
-	return search.Item{UID: r.uid, Cluster: r.cluster, Hub: r.hub, Version: r.version, JSON: r.properties.AppendJSON(nil)}
+	return search.Item{UID: r.uid, Cluster: r.cluster, Hub: r.hub, Version: r.version, Object: search.JSON(r.properties.AppendJSON(nil))}
 }
 
 // leaves are those of a property, of the cluster's name too.

@@ -152,7 +152,7 @@ func testQueries(t *testing.T, open func(t *testing.T) search.Engine) {
 	t.Run("Items", func(t *testing.T) {
 		result := find(t, engine, everything(), &search.Request{Query: parse(t, `name:web`), Items: true, Limit: 10})
 		want := search.Item{UID: "local-cluster/ns", Cluster: hub, Hub: true,
-			JSON: []byte(`{"apiversion":"v1","kind":"Namespace","kind_plural":"namespaces","name":"web","status":"Active"}`)}
+			Object: search.JSON(`{"apiversion":"v1","kind":"Namespace","kind_plural":"namespaces","name":"web","status":"Active"}`)}
 		if len(result.Items) != 1 {
 			t.Fatalf("%d found", len(result.Items))
 		}

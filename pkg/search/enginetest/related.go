@@ -112,7 +112,7 @@ func testRelated(t *testing.T, open func(t *testing.T) search.Engine) {
 		for _, related := range result.Related {
 			for _, item := range related.Items {
 				got[item.UID] = sorted(item.RelatedTo)
-				same(t, "item", string(item.JSON), string(get(t, engine, everything(), item.UID).JSON))
+				same(t, "item", string(item.JSON()), string(get(t, engine, everything(), item.UID).JSON()))
 			}
 		}
 		same(t, "related to", got, map[string][]string{"c/node": {"c/other", "c/pod1"}, "c/set": {"c/pod1"}})

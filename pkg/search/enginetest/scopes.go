@@ -152,7 +152,7 @@ func checkScope(t *testing.T, engine search.Engine, scope visibility.Scope, visi
 			if item == nil {
 				continue
 			}
-			for _, p := range decode(t, string(item.JSON)) {
+			for _, p := range decode(t, string(item.JSON())) {
 				if p.Name == query.Kind {
 					kinds[p.Leaves[0].Text] = true
 				}

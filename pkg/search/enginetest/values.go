@@ -72,7 +72,7 @@ func testValues(t *testing.T, open func(t *testing.T) search.Engine) {
 				t.Errorf("%s is missing", resource.UID)
 				continue
 			}
-			same(t, resource.UID, string(item.JSON), string(resource.Properties.AppendJSON(nil)))
+			same(t, resource.UID, string(item.JSON()), string(resource.Properties.AppendJSON(nil)))
 		}
 	})
 	t.Run("UnknownUIDsFindNothing", func(t *testing.T) {
@@ -98,7 +98,7 @@ func testValues(t *testing.T, open func(t *testing.T) search.Engine) {
 		if item == nil {
 			t.Fatal("it is missing")
 		}
-		same(t, "types", string(item.JSON), typed)
+		same(t, "types", string(item.JSON()), typed)
 	})
 }
 

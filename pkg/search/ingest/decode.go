@@ -54,13 +54,19 @@ func (e *FormatError) Unwrap() error { return e.Err }
 // The error is a *FormatError for what is not a report, wraps ErrTooLarge for one
 // that exceeds a limit, and otherwise wraps that of r.
 func Decode(r io.Reader, cluster string, hub, full bool, limits Limits) (*search.Report, *inventory.Response, error) {
+	return decode(r, cluster, hub, full, limits, func(int64) error { return nil })
+}
+
+// decode is Decode. It calls hold as the report grows, with about how many bytes of memory it takes by then, and ends
+// with the error of that.
+func decode(r io.Reader, cluster string, hub, full bool, limits Limits, hold func(bytes int64) error) (*search.Report, *inventory.Response, error) {
 	limits = limits.withDefaults()
 	w := &window{r: bufio.NewReaderSize(r, readBytes), size: valueBytes, left: limits.BodyBytes}
 	// A map that is kept for every open object is neither needed nor cheap: the last of
 	// equal names wins.
 	w.json = jsontext.NewDecoder(w, jsontext.AllowDuplicateNames(true))
 	d := &decoder{
-		json: w.json, window: w, limits: limits,
+		json: w.json, window: w, limits: limits, hold: hold,
 		prefix: cluster + "/", self: "cluster__" + cluster,
 		report: &search.Report{Cluster: cluster, Hub: hub, Full: full},
 		put:    map[string]int{}, interned: map[string]string{},
@@ -95,6 +101,9 @@ type decoder struct {
 	scratch  []byte
 	// resources, edges and values are how many have come.
 	resources, edges, values int
+	// held is about how many bytes the report takes, of which told were passed to hold.
+	held, told int64
+	hold       func(bytes int64) error
 
 	add, update, delete, addEdge, deleteEdge refusals
 }
@@ -216,7 +225,7 @@ func (d *decoder) resource(refused *refusals) error {
 	}
 	d.put[uid] = len(d.report.Put)
 	d.report.Put = append(d.report.Put, search.Resource{UID: uid, Properties: properties})
-	return nil
+	return d.takes(resourceCost + len(uid))
 }
 
 // properties reads what a resource consists of. The text says why it is not taken.
@@ -243,10 +252,18 @@ func (d *decoder) properties() (query.Properties, string, error) {
 	if err != nil {
 		return nil, fmt.Sprintf("properties cannot be read: %v", err), nil
 	}
+	values := 0
 	for i := range properties {
-		if d.values += len(properties[i].Leaves); d.values > d.limits.Values {
-			return nil, "", fmt.Errorf("%w: more than %d values", ErrTooLarge, d.limits.Values)
-		}
+		values += len(properties[i].Leaves)
+	}
+	if d.values += values; d.values > d.limits.Values {
+		return nil, "", fmt.Errorf("%w: more than %d values", ErrTooLarge, d.limits.Values)
+	}
+	if err := d.takes(len(value) + len(properties)*propertyCost + values*leafCost); err != nil {
+		return nil, "", err
+	}
+	compactLeaves(properties, values)
+	for i := range properties {
 		if !representable(&properties[i]) {
 			return nil, fmt.Sprintf("property %.*q has a number that is out of range", nameBytes, properties[i].Name), nil
 		}
@@ -291,7 +308,7 @@ func (d *decoder) deletion() error {
 		return nil
 	}
 	d.report.Delete = append(d.report.Delete, uid)
-	return nil
+	return d.takes(deletionCost + len(uid))
 }
 
 func (d *decoder) edge(edges *[]search.Edge, refused *refusals) error {
@@ -336,6 +353,7 @@ func (d *decoder) edge(edges *[]search.Edge, refused *refusals) error {
 		refused.add(edge.SourceUID, "EdgeType is missing")
 	} else {
 		*edges = append(*edges, edge)
+		return d.takes(edgeCost + len(edge.SourceUID) + len(edge.DestUID))
 	}
 	return nil
 }

@@ -33,5 +33,5 @@ func stored(t testing.TB, engine search.Engine, uid string) string {
 	if item == nil {
 		return ""
 	}
-	return string(item.JSON)
+	return string(item.JSON())
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search"
+	"open-cluster-management.io/hub-apiserver/pkg/search/terms"
 )
 
 var (
@@ -43,7 +44,7 @@ func readFailure(err error) error {
 			Code:    http.StatusRequestTimeout,
 			Reason:  metav1.StatusReasonTimeout,
 			Message: "the report did not arrive in time",
-			Details: &metav1.StatusDetails{RetryAfterSeconds: int32(retryAfter())},
+			Details: &metav1.StatusDetails{RetryAfterSeconds: int32(terms.RetryAfter())},
 		}}
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return apierrors.NewBadRequest("the body ends early")
@@ -63,13 +64,8 @@ func engineFailure(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "the search engine does not take reports")
 	}
-	return unavailable("the search engine takes no reports at the moment")
-}
-
-func unavailable(message string) error {
-	err := apierrors.NewServiceUnavailable(message)
-	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: int32(retryAfter())}
-	return err
+	// Whatever it is, the collector has nothing better to do than to come again.
+	return terms.Unavailable("the search engine takes no reports at the moment")
 }
 
 // fail answers a request with a Status, and returns its code.

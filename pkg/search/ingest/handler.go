@@ -20,6 +20,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
+	"open-cluster-management.io/hub-apiserver/pkg/search/terms"
 )
 
 // resync is the total in answers that demand a full report. It equals no number that
@@ -45,10 +46,13 @@ type Config struct {
 	Limits Limits
 	// Reports bounds the reports that are taken at a time, those of the hub apart; 25 by default.
 	Reports int
-	// LargeReports bounds how many of LargeBytes and more are taken at a time, the hub's included; 5 of 20 MB
-	// by default.
+	// LargeReports bounds how many reports of LargeBytes and more are taken at a time, the hub's included; 5 of 20 MB
+	// by default. What counts is the decompressed body, and about what the report takes in memory.
 	LargeReports int
 	LargeBytes   int64
+	// LargeTotal bounds what large reports take in memory together, in bytes; 1 GiB by default. A
+	// single one may take more, as far as its Limits go.
+	LargeTotal int64
 	// Timeout bounds how long a report may take, from its header to the answer; 2 minutes by default.
 	Timeout time.Duration
 	// SilentAfter is after how long without a report a cluster is silent; 15 minutes
@@ -85,6 +89,7 @@ func New(config Config) (*Handler, error) {
 	orDefault(&config.Reports, 25)
 	orDefault(&config.LargeReports, 5)
 	orDefault(&config.LargeBytes, 20_000_000)
+	orDefault(&config.LargeTotal, 1<<30)
 	orDefault((*int64)(&config.Timeout), int64(2*time.Minute))
 	orDefault((*int64)(&config.SilentAfter), int64(15*time.Minute))
 	orDefault((*int64)(&config.RemoveAfter), int64(5*time.Second))
@@ -94,8 +99,11 @@ func New(config Config) (*Handler, error) {
 	h := &Handler{
 		config:  config,
 		started: config.Clock.Now(),
-		slots:   &slots{maxReports: config.Reports, maxLarge: config.LargeReports, busy: map[string]struct{}{}},
-		notify:  make(chan struct{}, 1),
+		slots: &slots{
+			maxReports: config.Reports, maxLarge: config.LargeReports, largeBytes: config.LargeBytes, maxHeld: config.LargeTotal,
+			busy: map[string]struct{}{},
+		},
+		notify: make(chan struct{}, 1),
 	}
 	h.known = newCached(config.Clock, h.loadKnown)
 	h.states = newCached(config.Clock, h.loadStates)
@@ -191,7 +199,7 @@ func (h *Handler) read(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	}
 	defer func() { bodyBytes.Observe(float64(body.bytes)) }()
 	full := r.Header.Get(inventory.OverwriteHeader) == "true"
-	return Decode(body, slot.cluster, h.hub(slot.cluster), full, h.config.Limits)
+	return decode(body, slot.cluster, h.hub(slot.cluster), full, h.config.Limits, slot.hold)
 }
 
 // apply stores a report. It returns nil without an error for changes of something that
@@ -234,7 +242,7 @@ func (h *Handler) exists(ctx context.Context, cluster string) error {
 	}
 	if _, err := h.config.Clusters(); err != nil {
 		klog.FromContext(ctx).V(2).Info("the ManagedClusters are not known", "err", err)
-		return unavailable("it is not known yet which clusters exist")
+		return terms.Unavailable("it is not known yet which clusters exist")
 	}
 	return apierrors.NewNotFound(managedClusters, cluster)
 }

@@ -11,7 +11,8 @@ type Limits struct {
 	// Resources bounds the resources that are new, changed or gone; 1,000,000 by default.
 	Resources int
 	// Values bounds the single values, such as elements of lists, of all resources: a value of
-	// two bytes takes twenty times as much in memory. 32,000,000 by default.
+	// two bytes takes twenty times as much in memory. 8,000,000 by default, which is what 400,000 resources
+	// have that have 20 each, as usual ones do.
 	Values int
 	// Edges bounds the edges that are new or gone; 5,000,000 by default.
 	Edges int
@@ -25,7 +26,7 @@ func (l Limits) withDefaults() Limits {
 	orDefault(&l.ResourceBytes, 64<<10)
 	orDefault(&l.Properties, 256)
 	orDefault(&l.Resources, 1_000_000)
-	orDefault(&l.Values, 32_000_000)
+	orDefault(&l.Values, 8_000_000)
 	orDefault(&l.Edges, 5_000_000)
 	orDefault(&l.Errors, 1_000)
 	return l

@@ -19,6 +19,8 @@ type State struct {
 	Hub bool
 	// Resources and Edges are how many are stored.
 	Resources, Edges int
+	// Secrets are those of the Resources that are Secrets of a managed cluster.
+	Secrets int
 	// LastReport is zero if there was none, or if the engine does not know.
 	LastReport time.Time
 	// Silent is true if the last report is too long ago. It is false where nobody knows when
@@ -53,7 +55,7 @@ func (h *Handler) loadStates(ctx context.Context) ([]State, error) {
 	states := make([]State, 0, len(known)+len(existing))
 	for name, state := range known {
 		states = append(states, State{
-			Name: name, Hub: state.Hub, Resources: state.Resources, Edges: state.Edges,
+			Name: name, Hub: state.Hub, Resources: state.Resources, Edges: state.Edges, Secrets: state.Secrets,
 			LastReport: state.Reported,
 			Silent:     !state.Reported.IsZero() && now.Sub(state.Reported) > h.config.SilentAfter,
 			Incomplete: state.Incomplete,
@@ -85,7 +87,7 @@ func (h *Handler) loadKnown(ctx context.Context) (map[string]search.ClusterState
 func (h *Handler) existing() (sets.Set[string], error) {
 	names, err := h.config.Clusters()
 	if err != nil {
-		return nil, fmt.Errorf("listing ManagedClusters: %w", err)
+		return nil, fmt.Errorf("%w: listing ManagedClusters: %w", search.ErrUnavailable, err)
 	}
 	existing := sets.New(names...)
 	if h.config.HubCluster != "" {

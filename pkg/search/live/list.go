@@ -135,7 +135,7 @@ func (r *run) uninterrupted(ctx context.Context, do func(context.Context) error)
 }
 
 func properties(item *search.Item) (query.Properties, error) {
-	properties, err := query.DecodeProperties(item.JSON)
+	properties, err := query.DecodeProperties(item.JSON())
 	if err != nil {
 		return nil, fmt.Errorf("properties of %s: %w", item.UID, err)
 	}

@@ -44,7 +44,7 @@ func TestWhatIsToldIsWhatIsFound(t *testing.T) {
 			} else {
 				config.From = from
 				for _, item := range found(t, engine, choices[3], config) {
-					kept[item.UID] = string(item.JSON)
+					kept[item.UID] = string(item.JSON())
 				}
 				for range 20 {
 					change()
@@ -79,7 +79,7 @@ func TestWhatIsToldIsWhatIsFound(t *testing.T) {
 			}
 			want := map[string]string{}
 			for _, item := range found(t, engine, choices[3], config) {
-				want[item.UID] = string(item.JSON)
+				want[item.UID] = string(item.JSON())
 			}
 			for uid, properties := range want {
 				if kept[uid] != properties {
@@ -103,7 +103,7 @@ func apply(t *testing.T, kept map[string]string, event live.Event) {
 	}
 	switch event.Type {
 	case live.Added, live.Modified:
-		kept[event.Item.UID] = string(event.Item.JSON)
+		kept[event.Item.UID] = string(event.Item.JSON())
 	case live.Deleted:
 		delete(kept, event.Item.UID)
 	}

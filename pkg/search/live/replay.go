@@ -58,7 +58,7 @@ func (r *run) knew(change *search.Change) bool {
 	}
 	item := search.Item{
 		UID: change.UID, Cluster: change.Cluster, Hub: change.Hub, Version: change.Version,
-		JSON: change.Before.AppendJSON(nil),
+		Object: change.Before,
 	}
 	return r.Filter == nil || r.Filter(&item)
 }

@@ -258,7 +258,7 @@ func (r *run) after(change *search.Change) (search.Item, bool) {
 	}
 	item := search.Item{
 		UID: change.UID, Cluster: change.Cluster, Hub: change.Hub, Version: change.Version,
-		JSON: change.After.AppendJSON(nil),
+		Object: change.After,
 	}
 	return item, r.Filter == nil || r.Filter(&item)
 }
@@ -285,7 +285,7 @@ func (r *run) gone(change *search.Change, who search.Item) Event {
 	event := Event{Type: Deleted, Item: who, Version: change.Version}
 	if change.Before != nil && allows(r.scope, change.Cluster, change.Hub, change.Before) {
 		event.Before = change.Before
-		event.Item.JSON = change.Before.AppendJSON(nil)
+		event.Item.Object = change.Before
 	}
 	return event
 }

@@ -91,5 +91,5 @@ func identity(uid string, p *place, name string, version uint64) search.Item {
 			})
 		}
 	}
-	return search.Item{UID: uid, Cluster: p.cluster, Hub: p.hub, Version: version, JSON: properties.AppendJSON(nil)}
+	return search.Item{UID: uid, Cluster: p.cluster, Hub: p.hub, Version: version, Object: properties}
 }

@@ -187,7 +187,7 @@ func (w *watch) expect(eventType live.EventType, uid string) live.Event {
 	w.t.Helper()
 	event := w.next()
 	if event.Type != eventType || event.Item.UID != uid {
-		w.t.Fatalf("got %s of %q %s, want %s of %q", event.Type, event.Item.UID, event.Item.JSON, eventType, uid)
+		w.t.Fatalf("got %s of %q %s, want %s of %q", event.Type, event.Item.UID, event.Item.JSON(), eventType, uid)
 	}
 	return event
 }
@@ -227,8 +227,8 @@ func TestInitial(t *testing.T) {
 	})
 	event := w.expect(live.Added, "east/web")
 	var properties map[string]string
-	if err := json.Unmarshal(event.Item.JSON, &properties); err != nil || properties["status"] != "Running" {
-		t.Errorf("properties %s: %v", event.Item.JSON, err)
+	if err := json.Unmarshal(event.Item.JSON(), &properties); err != nil || properties["status"] != "Running" {
+		t.Errorf("properties %s: %v", event.Item.JSON(), err)
 	}
 	if done := w.next(); done.Type != live.Bookmark || !done.InitialDone || done.Version != version {
 		t.Errorf("got %+v, want the bookmark of version %d", done, version)
@@ -265,12 +265,12 @@ func TestChanges(t *testing.T) {
 			}
 			put(t, engine, "east", `web {"status":"Running","restarts":2}`)
 			event := w.expect(live.Modified, "east/web")
-			if got := search.Text(event.Before, "restarts"); got != "1" || !strings.Contains(string(event.Item.JSON), `"restarts":2`) {
-				t.Errorf("from %q to %s", got, event.Item.JSON)
+			if got := search.Text(event.Before, "restarts"); got != "1" || !strings.Contains(string(event.Item.JSON()), `"restarts":2`) {
+				t.Errorf("from %q to %s", got, event.Item.JSON())
 			}
 			put(t, engine, "east", `web {"status":"Failed","reason":"secret"}`)
 			event = w.expect(live.Deleted, "east/web")
-			if got := string(event.Item.JSON); !strings.Contains(got, `"restarts":2`) || strings.Contains(got, "secret") {
+			if got := string(event.Item.JSON()); !strings.Contains(got, `"restarts":2`) || strings.Contains(got, "secret") {
 				t.Errorf("an item that does not match any more has the properties %s", got)
 			}
 			put(t, engine, "east", "db")
@@ -293,11 +293,11 @@ func TestScopes(t *testing.T) {
 	granted.set(west, nil)
 	event := w.expect(live.Deleted, "east/web")
 	var told map[string]string
-	if err := json.Unmarshal(event.Item.JSON, &told); err != nil {
+	if err := json.Unmarshal(event.Item.JSON(), &told); err != nil {
 		t.Fatal(err)
 	}
 	if len(told) != 3 || told["name"] != "web" || told["kind"] != "Pod" || told["namespace"] != "shop" || event.Before != nil {
-		t.Errorf("a revoked item is told as %s, before %v", event.Item.JSON, event.Before)
+		t.Errorf("a revoked item is told as %s, before %v", event.Item.JSON(), event.Before)
 	}
 	w.expect(live.Added, "west/db")
 
@@ -309,8 +309,8 @@ func TestScopes(t *testing.T) {
 	granted.set(visibility.Scope{}, nil)
 	w.expect(live.Deleted, "west/db")
 	granted.set(east, nil)
-	if event := w.expect(live.Added, "east/web"); !strings.Contains(string(event.Item.JSON), "Failed") {
-		t.Errorf("a granted item is told as %s", event.Item.JSON)
+	if event := w.expect(live.Added, "east/web"); !strings.Contains(string(event.Item.JSON()), "Failed") {
+		t.Errorf("a granted item is told as %s", event.Item.JSON())
 	}
 }
 
@@ -392,7 +392,7 @@ func TestFilter(t *testing.T) {
 	engine := open(t)
 	w := start(t, live.Config{
 		Engine: engine, Scopes: newScopes(seesClusters(t, "east")), User: jane, Initial: true,
-		Filter: func(item *search.Item) bool { return strings.Contains(string(item.JSON), "keep") },
+		Filter: func(item *search.Item) bool { return strings.Contains(string(item.JSON()), "keep") },
 	})
 	w.begun()
 	put(t, engine, "east", `a {"status":"drop"}`, `b {"status":"keep"}`)

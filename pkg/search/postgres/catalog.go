@@ -264,6 +264,7 @@ func (c *catalog) byName() []*cluster {
 
 // HubClasses implements search.Engine.
 func (e *Engine) HubClasses(ctx context.Context) (_ []visibility.Class, _ uint64, err error) {
+	defer observe("classes", time.Now(), &err)
 	classes := map[visibility.Class]struct{}{}
 	var version uint64
 	err = e.read(ctx, func(*view) error {

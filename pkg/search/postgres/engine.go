@@ -117,7 +117,9 @@ func (e *Engine) Version(ctx context.Context) (_ uint64, err error) {
 // Clusters implements search.Engine.
 func (e *Engine) Clusters(ctx context.Context) (_ []search.ClusterState, err error) {
 	defer observe("clusters", time.Now(), &err)
-	rows, err := e.pool.Query(ctx, "SELECT name, hub, resources, edges, reported FROM "+e.table("clusters")+" ORDER BY name")
+	rows, err := e.pool.Query(ctx, `SELECT c.name, c.hub, c.resources, c.edges, c.reported,
+		coalesce((SELECT sum(s.n) FROM `+e.table("classes")+` s WHERE s.cluster = c.id AND s.id < 0), 0)::bigint
+		FROM `+e.table("clusters")+" c ORDER BY c.name")
 	if err != nil {
 		return nil, fmt.Errorf("reading the clusters: %w", err)
 	}
@@ -125,7 +127,7 @@ func (e *Engine) Clusters(ctx context.Context) (_ []search.ClusterState, err err
 	var states []search.ClusterState
 	for rows.Next() {
 		var state search.ClusterState
-		if err := rows.Scan(&state.Name, &state.Hub, &state.Resources, &state.Edges, &state.Reported); err != nil {
+		if err := rows.Scan(&state.Name, &state.Hub, &state.Resources, &state.Edges, &state.Reported, &state.Secrets); err != nil {
 			return nil, fmt.Errorf("reading the clusters: %w", err)
 		}
 		state.Name = unescape(state.Name)

@@ -25,12 +25,13 @@ var compared = metrics.NewCounter(&metrics.CounterOpts{
 
 var registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(operationDuration, compared) })
 
-// observe is deferred with the error that the operation returns.
+// observe is deferred with the error that the operation returns, to which it adds what callers decide by.
 func observe(operation string, started time.Time, err *error) {
 	registerMetrics()
 	result := "success"
 	if *err != nil {
 		result = "error"
+		*err = classified(*err)
 	}
 	operationDuration.WithLabelValues(operation, result).Observe(time.Since(started).Seconds())
 }

@@ -307,7 +307,7 @@ func (p *pager) orderedHere(ctx context.Context) ([]search.Item, string, error) 
 			}
 			heap.Pop(first)
 		}
-		one.item.JSON = []byte(r.doc)
+		one.item.Object = search.JSON(r.doc)
 		heap.Push(first, one)
 		return nil
 	})

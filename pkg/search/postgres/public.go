@@ -113,15 +113,17 @@ func publicVersion(ctx context.Context, db interface {
 // Clusters implements search.Engine. When they have reported is not known.
 func (p *Public) Clusters(ctx context.Context) (_ []search.ClusterState, err error) {
 	defer observe("clusters", time.Now(), &err)
-	rows, err := p.pool.Query(ctx, `SELECT r.cluster, r.hub, r.n, coalesce(e.n, 0)
-		FROM (SELECT cluster, bool_or(coalesce(data->>$1 = 'true', false)) AS hub, count(*) AS n FROM `+p.table("resources")+` WHERE cluster IS NOT NULL GROUP BY cluster) r
+	rows, err := p.pool.Query(ctx, `SELECT r.cluster, r.hub, r.n, r.secrets, coalesce(e.n, 0)
+		FROM (SELECT cluster, bool_or(coalesce(data->>$1 = 'true', false)) AS hub, count(*) AS n,
+			count(*) FILTER (WHERE NOT coalesce(data->>$1 = 'true', false) AND (lower(data->>'kind') = 'secret' OR lower(data->>'kind_plural') = 'secrets')) AS secrets
+			FROM `+p.table("resources")+` WHERE cluster IS NOT NULL GROUP BY cluster) r
 		LEFT JOIN (SELECT cluster, count(*) AS n FROM `+p.table("edges")+` GROUP BY cluster) e ON e.cluster = r.cluster
 		ORDER BY r.cluster COLLATE "C"`, hubResource)
 	if err != nil {
 		return nil, fmt.Errorf("reading the clusters: %w", err)
 	}
 	states, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (state search.ClusterState, err error) {
-		err = row.Scan(&state.Name, &state.Hub, &state.Resources, &state.Edges)
+		err = row.Scan(&state.Name, &state.Hub, &state.Resources, &state.Secrets, &state.Edges)
 		return state, err
 	})
 	if err != nil {

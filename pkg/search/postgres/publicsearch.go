@@ -91,7 +91,7 @@ func (p *publicPage) add(r *publicRow) {
 		}
 		heap.Pop(p.first)
 	}
-	one.item.JSON = r.properties.AppendJSON(nil)
+	one.item.Object = r.properties
 	heap.Push(p.first, one)
 }
 
@@ -123,7 +123,7 @@ func (r *publicRead) related(ctx context.Context, matches []string, request *sea
 	w.kinds = func(ctx context.Context, uids []string, call func(string, string)) error {
 		return r.each(ctx, "uid = ANY($1)", []any{uids}, func(one *publicRow) error {
 			if request.RelatedItems {
-				one.JSON = one.properties.AppendJSON(nil)
+				one.Object = one.properties
 				items[one.UID] = one.Item
 			}
 			call(one.UID, search.Text(one.properties, query.Kind))
@@ -211,7 +211,7 @@ func (p *Public) Get(ctx context.Context, scope visibility.Scope, uid string) (_
 	err = p.read(ctx, scope, func(r *publicRead) error {
 		return r.each(ctx, "uid = $1", []any{strings.ToValidUTF8(uid, "\uFFFD")}, func(one *publicRow) error {
 			found := one.Item
-			found.JSON = one.properties.AppendJSON(nil)
+			found.Object = one.properties
 			item = &found
 			return nil
 		})

@@ -149,7 +149,7 @@ func (v *view) collectItems(rows pgx.Rows) ([]found, error) {
 			}
 		}
 		items = append(items, found{class: of, rid: rid, Item: search.Item{
-			UID: unescape(uid), Cluster: of.cluster.name, Hub: of.is.Hub, Version: uint64(version), JSON: doc,
+			UID: unescape(uid), Cluster: of.cluster.name, Hub: of.is.Hub, Version: uint64(version), Object: search.JSON(doc),
 		}})
 		return nil
 	})
@@ -200,7 +200,7 @@ func (v *view) get(ctx context.Context, scope visibility.Scope, clusters []int32
 		return nil, err
 	}
 	for i := range items {
-		properties, err := query.DecodeProperties(items[i].JSON)
+		properties, err := query.DecodeProperties(items[i].JSON())
 		if err != nil {
 			return nil, err
 		}

@@ -20,7 +20,8 @@ import (
 
 // newObject is the object of a resource that was found.
 func newObject(item *search.Item) (*searchv1alpha1.FleetResource, error) {
-	properties, err := query.DecodeProperties(item.JSON)
+	encoded := item.JSON()
+	properties, err := query.DecodeProperties(encoded)
 	if err != nil {
 		return nil, apierrors.NewInternalError(fmt.Errorf("properties of %s: %w", item.UID, err))
 	}
@@ -29,7 +30,7 @@ func newObject(item *search.Item) (*searchv1alpha1.FleetResource, error) {
 			Namespace: item.Cluster, Name: nameOf(item.UID), UID: types.UID(nameOf(item.UID)),
 			ResourceVersion: strconv.FormatUint(item.Version, 10),
 		},
-		Properties: runtime.RawExtension{Raw: item.JSON},
+		Properties: runtime.RawExtension{Raw: encoded},
 	}
 	for i := range properties {
 		p := &properties[i]

@@ -109,7 +109,7 @@ func (s *chosen) matches(item *search.Item, now time.Time) (bool, error) {
 	if s.name != "" && nameOf(item.UID) != s.name {
 		return false, nil
 	}
-	properties, err := query.DecodeProperties(item.JSON)
+	properties, err := query.DecodeProperties(item.JSON())
 	if err != nil {
 		return false, apierrors.NewInternalError(fmt.Errorf("properties of %s: %w", item.UID, err))
 	}

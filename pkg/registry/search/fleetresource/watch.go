@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/klog/v2"
 
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
@@ -108,8 +107,7 @@ func (w *watching) run(ctx context.Context, config live.Config) {
 	case errors.Is(err, search.ErrExpired), errors.Is(err, live.ErrTooSlow):
 		err = apierrors.NewResourceExpired("too old resource version: " + err.Error())
 	default:
-		klog.FromContext(ctx).Error(err, "watch of fleetresources")
-		err = apierrors.NewInternalError(errors.New("the search engine failed"))
+		err = terms.Error(ctx, fmt.Errorf("watch of fleetresources: %w", err))
 	}
 	w.send(ctx, watch.Event{Type: watch.Error, Object: status(err)})
 }

@@ -51,7 +51,7 @@ func (r *root) relateClusters(ctx context.Context, scope visibility.Scope, reque
 		if !matching[item.Cluster] || item.UID != clusterPrefix+item.Cluster {
 			continue
 		}
-		properties, err := query.DecodeProperties(item.JSON)
+		properties, err := query.DecodeProperties(item.JSON())
 		if err != nil {
 			return fmt.Errorf("properties of %s: %w", item.UID, err)
 		}

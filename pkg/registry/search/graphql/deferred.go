@@ -109,14 +109,16 @@ func (d *deferred) write(w io.Writer, answer []byte) error {
 		answer = answer[end+2:]
 		l := &d.lists[n]
 		if out == nil && len(l.items) > 0 {
-			out = make([]byte, 0, min(flushAt+flushAt/4, len(l.items)*(2*len(l.items[0].JSON)+64)))
+			out = make([]byte, 0, min(flushAt+flushAt/4, len(l.items)*(2*len(l.items[0].JSON())+64)))
 		}
 		out = append(out, '[')
+		var properties []byte
 		for i := range l.items {
 			if i > 0 {
 				out = append(out, ',')
 			}
-			out = appendItem(out, &l.items[i])
+			properties = l.items[i].Object.AppendJSON(properties[:0])
+			out = appendItem(out, properties, &l.items[i])
 			if err := flush(flushAt); err != nil {
 				return err
 			}

@@ -19,12 +19,12 @@ const (
 
 const separator = "; "
 
-// appendItem appends an item as public clients expect it: an object of texts, maps as
-// "k=v; k=v" and lists as "a; b".
-func appendItem(dst []byte, item *search.Item) []byte {
+// appendItem appends an item, with its properties in JSON, as public clients expect it: an object of
+// texts, maps as "k=v; k=v" and lists as "a; b".
+func appendItem(dst, properties []byte, item *search.Item) []byte {
 	dst = append(dst, '{')
 	start := len(dst)
-	walkObject(item.JSON, func(key, value []byte) {
+	walkObject(properties, func(key, value []byte) {
 		if own(key) || value[0] == 'n' {
 			return
 		}
@@ -51,7 +51,7 @@ func appendItem(dst []byte, item *search.Item) []byte {
 func appendTyped(dst []byte, item *search.Item) []byte {
 	dst = append(dst, '{')
 	start := len(dst)
-	walkObject(item.JSON, func(key, value []byte) {
+	walkObject(item.JSON(), func(key, value []byte) {
 		if own(key) {
 			return
 		}

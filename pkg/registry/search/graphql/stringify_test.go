@@ -26,9 +26,9 @@ func FuzzItems(f *testing.F) {
 		if err != nil {
 			return
 		}
-		item := &search.Item{UID: uid, Cluster: "east", Hub: hub, JSON: properties.AppendJSON(nil), RelatedTo: []string{uid}}
+		item := &search.Item{UID: uid, Cluster: "east", Hub: hub, Object: properties, RelatedTo: []string{uid}}
 		var got map[string]any
-		if data := appendItem(nil, item); json.Unmarshal(data, &got) != nil {
+		if data := appendItem(nil, item.JSON(), item); json.Unmarshal(data, &got) != nil {
 			t.Fatalf("not JSON: %s", data)
 		}
 		valid := strings.ToValidUTF8(uid, "\uFFFD")
@@ -110,17 +110,17 @@ func TestOutline(t *testing.T) {
 
 // BenchmarkItems writes a thousand items of twenty properties.
 func BenchmarkItems(b *testing.B) {
-	item := &search.Item{UID: "cluster-001/6f1b6c5e-7c0e-4a57-9d5e-0f3f3f5c8a11", Cluster: "cluster-001", JSON: []byte(
+	item := &search.Item{UID: "cluster-001/6f1b6c5e-7c0e-4a57-9d5e-0f3f3f5c8a11", Cluster: "cluster-001", Object: search.JSON(
 		`{"_ownerUID":"cluster-001/0a","apiversion":"v1","condition":{"Initialized":"True","Ready":"True"},"container":["app","istio-proxy"],` +
 			`"created":"2026-01-01T00:00:00Z","hostIP":"10.1.2.3","image":["quay.io/acme/nginx:1.2.3","quay.io/istio/proxy:1.20"],"kind":"Pod",` +
 			`"kind_plural":"pods","label":{"app":"nginx","env":"prod","team":"team-07","tier":"web"},"name":"nginx-5d8f7c9b4d-x7k2p",` +
 			`"namespace":"payments","podIP":"10.128.3.77","restarts":3,"startedAt":"2026-01-01T00:00:05Z","status":"Running"}`)}
-	out := appendItem(nil, item)
+	out := appendItem(nil, item.JSON(), item)
 	b.SetBytes(int64(1000 * len(out)))
 	b.ReportAllocs()
 	for b.Loop() {
 		for range 1000 {
-			out = appendItem(out[:0], item)
+			out = appendItem(out[:0], item.JSON(), item)
 		}
 	}
 }

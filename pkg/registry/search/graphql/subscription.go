@@ -125,7 +125,7 @@ func (e *event) OldData() *object {
 	switch {
 	case e.event.Type == live.Deleted:
 	case e.event.Before != nil:
-		item.JSON = e.event.Before.AppendJSON(nil)
+		item.Object = e.event.Before
 	default:
 		return nil
 	}

@@ -126,8 +126,9 @@ func (r *REST) states(ctx context.Context) ([]*ingest.State, error) {
 
 func newObject(state *ingest.State) *searchv1alpha1.Inventory {
 	object := &searchv1alpha1.Inventory{ObjectMeta: metav1.ObjectMeta{Namespace: state.Name, Name: state.Name}}
+	// How many Secrets a managed cluster has is for nobody to find out.
 	object.Status = searchv1alpha1.InventoryStatus{
-		State: searchv1alpha1.InventoryReporting, Resources: int64(state.Resources), Edges: int64(state.Edges),
+		State: searchv1alpha1.InventoryReporting, Resources: int64(state.Resources - state.Secrets), Edges: int64(state.Edges),
 	}
 	switch {
 	case state.Absent:
@@ -169,7 +170,7 @@ func (r *REST) ConvertToTable(_ context.Context, object runtime.Object, tableOpt
 		out.ColumnDefinitions = []metav1.TableColumnDefinition{
 			{Name: "Name", Type: "string", Format: "name", Description: "Name of the cluster."},
 			{Name: "State", Type: "string", Description: "Reporting, Silent, Incomplete or Absent."},
-			{Name: "Resources", Type: "string", Description: "How many resources are known."},
+			{Name: "Resources", Type: "string", Description: "How many resources are known, without Secrets of managed clusters."},
 			{Name: "Relations", Type: "string", Description: "How many relations between them are known."},
 			{Name: "Last Report", Type: "string", Description: "How long ago the cluster last reported."},
 		}

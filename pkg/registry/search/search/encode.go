@@ -221,7 +221,7 @@ func (w *chunkWriter) appendItems(items []engine.Item) {
 		next = append(next, `,"cluster":`...)
 		next = appendString(next, item.Cluster)
 		next = append(next, `,"properties":`...)
-		next = append(next, item.JSON...)
+		next = item.Object.AppendJSON(next)
 		for j, uid := range item.RelatedTo {
 			if j == 0 {
 				next = append(next, `,"relatedTo":[`...)
