@@ -290,7 +290,7 @@ func (h *httpFleet) measureUnderUpdates(b *testing.B, way string, clients map[st
 		ctx, cancel := context.WithTimeout(b.Context(), underUpdates)
 		updates := make(chan int, 1)
 		go func() {
-			updates <- reportUpdates(ctx, b, h.pods, func(update *search.Report) error {
+			updates <- reportUpdates(ctx, b, h.pods, overHTTP, func(update *search.Report) error {
 				_, err := h.sync(b.Context(), update, false)
 				return err
 			})

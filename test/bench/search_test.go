@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,6 +29,8 @@ const (
 	// updatesPerSecond come in as reports of updatesPerReport.
 	updatesPerSecond = 5000
 	updatesPerReport = 10
+	// overHTTP is how many updates an agent gathers that sends ten reports a second.
+	overHTTP = 50
 	// changing is how many clusters report updates.
 	changing = 10
 )
@@ -100,21 +103,27 @@ func onlyPods(full *search.Report) *search.Report {
 	return full
 }
 
-// reportUpdates sends updates of Pods at the rate that is wanted until ctx ends, and returns how
-// many came in.
-func reportUpdates(ctx context.Context, b *testing.B, pods []*search.Report, send func(*search.Report) error) int {
-	limiter := rate.NewLimiter(rate.Limit(updatesPerSecond/updatesPerReport), 10)
-	r := rand.New(rand.NewPCG(1, 2))
-	count := 0
-	for i := 0; limiter.Wait(ctx) == nil; i++ {
-		update := fleetgen.Update(r, pods[i%len(pods)], updatesPerReport)
-		if err := send(&update); err != nil {
-			b.Errorf("update of %s: %v", update.Cluster, err)
-			return count
-		}
-		count += len(update.Put)
+// reportUpdates has each cluster send updates of its Pods, so many a report, at the rate that is wanted
+// of all together until ctx ends. It returns how many came in.
+func reportUpdates(ctx context.Context, b *testing.B, clusters []*search.Report, perReport int, send func(*search.Report) error) int {
+	limiter := rate.NewLimiter(rate.Limit(updatesPerSecond/perReport), len(clusters))
+	var count atomic.Int64
+	var sending sync.WaitGroup
+	for i, pods := range clusters {
+		sending.Go(func() {
+			r := rand.New(rand.NewPCG(1, uint64(i)))
+			for limiter.Wait(ctx) == nil {
+				update := fleetgen.Update(r, pods, perReport)
+				if err := send(&update); err != nil {
+					b.Errorf("update of %s: %v", update.Cluster, err)
+					return
+				}
+				count.Add(int64(len(update.Put)))
+			}
+		})
 	}
-	return count
+	sending.Wait()
+	return int(count.Load())
 }
 
 // benchmarkEngine prints every figure that is the engine's own.
@@ -159,7 +168,7 @@ func (f *searchedFleet) measureUnderUpdates(b *testing.B) {
 		ctx, cancel := context.WithTimeout(b.Context(), underUpdates)
 		updates := make(chan int, 1)
 		go func() {
-			updates <- reportUpdates(ctx, b, f.pods, func(update *search.Report) error {
+			updates <- reportUpdates(ctx, b, f.pods, updatesPerReport, func(update *search.Report) error {
 				_, err := f.engine.Apply(b.Context(), update)
 				return err
 			})
