@@ -194,7 +194,7 @@ func (c CompletedConfig) newSearch(hub kubernetes.Interface, clusters clusterinf
 	if out.scopes, err = visibility.New(scopes); err != nil {
 		return nil, err
 	}
-	out.graphql, err = graphql.New(graphql.Config{Engine: out.engine, Scopes: out.scopes, Silent: out.staleClusters})
+	out.graphql, err = graphql.New(graphql.Config{Engine: out.engine, Scopes: out.scopes, Silent: out.staleClusters, Authorizer: c.generic.Authorization.Authorizer})
 	return out, err
 }
 

@@ -77,6 +77,15 @@
 //
 // 14. a cluster reports what it likes     TestSearchReportsAreOfOnesOwn
 //
+// 15. a new caller holds up all others    TestSearchByManyCallersAtOnce (each answer is its caller's own; BenchmarkSearchHTTP prints the times)
+//
+// 16. one report at a time, in silence    TestSearchReportsOneAtATime (refused with Retry-After), TestSearchReportsThatEndEarly
+//
+// 17. what decides beside RBAC is missed  TestSearchOnAHubWithAnotherAuthorizer
+//
+// TestSearchOnPostgres asks the engine postgres the same. TestSearchByClusterPermission is about
+// the feature gate, TestSearchIgnoresClusterPermissions about a server without it.
+//
 // TestPermissionTable puts the golden files of the renderer to the hub.
 //
 // Some tests are told more by the environment:

@@ -67,7 +67,7 @@ func searchWithGraphQL(t *testing.T, f *fleet) {
 	s := f.smallFleet(t)
 	// A token of the hub, as consoles have one.
 	console := newAccountCaller(t, s.Hub, "default", unique("console"))
-	console.maySearch(t)
+	revokeSearch := console.maySearch(t)
 	revoke := console.views(t, s.seen.name)
 	finds(t, console.ocm, "kind:Node", "node.node-1")
 	ask := func(t *testing.T, query string, variables map[string]any) *graphqlAnswer {
@@ -166,11 +166,12 @@ func searchWithGraphQL(t *testing.T, f *fleet) {
 			t.Errorf("%v: %s", err, content)
 		}
 	})
-	t.Run("watch", func(t *testing.T) { s.graphqlWatches(t, console, revoke) })
+	t.Run("watch", func(t *testing.T) { s.graphqlWatches(t, console, revoke, revokeSearch) })
 }
 
-// graphqlWatches subscribes through the hub, as a console does. revoke takes from it what it views.
-func (s *smallFleet) graphqlWatches(t *testing.T, console *caller, revoke func()) {
+// graphqlWatches subscribes through the hub, as a console does. revoke takes from it what it views, and
+// revokeSearch that it may ask at all.
+func (s *smallFleet) graphqlWatches(t *testing.T, console *caller, revoke, revokeSearch func()) {
 	tlsConfig := must(rest.TLSConfigFor(console.config))(t)
 	dialer := websocket.Dialer{TLSClientConfig: tlsConfig, Subprotocols: []string{"graphql-transport-ws"}, HandshakeTimeout: patience}
 	url := strings.Replace(console.config.Host, "https://", "wss://", 1) + graphqlPath
@@ -285,4 +286,27 @@ func (s *smallFleet) graphqlWatches(t *testing.T, console *caller, revoke func()
 		t.Errorf("of what is revoked the subscription tells %v and %v", event.OldData, event.NewData)
 	}
 	send(map[string]any{"id": "1", "type": "complete"})
+
+	// The connection ends when authorizers do not remember the right any more.
+	revokeSearch()
+	if err := connection.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; ; i++ {
+		// What is wrong with the connection is what reading says.
+		_ = connection.WriteJSON(map[string]any{"id": fmt.Sprint("late-", i), "type": "subscribe", "payload": map[string]any{"query": "{messages{id}}"}})
+		var message struct{ Type string }
+		for message.Type != "complete" {
+			if err := connection.ReadJSON(&message); err != nil {
+				if !websocket.IsCloseError(err, 4403) {
+					t.Errorf("the connection ends with %v, want code 4403", err)
+				}
+				return
+			}
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-t.Context().Done():
+		}
+	}
 }

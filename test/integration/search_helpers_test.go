@@ -220,9 +220,9 @@ func (f *fleet) searcher(t *testing.T, name string, groups ...string) *caller {
 	return c
 }
 
-func (c *caller) maySearch(t *testing.T) {
+func (c *caller) maySearch(t *testing.T) func() {
 	t.Helper()
-	c.bindEverywhere(t, searchRole)
+	revoke := c.bindEverywhere(t, searchRole)
 	for _, rule := range []rbacv1.PolicyRule{
 		{APIGroups: []string{searchv1alpha1.GroupName}, Resources: []string{"searches"}, Verbs: []string{"create"}},
 		{APIGroups: []string{searchv1alpha1.GroupName}, Resources: []string{"fleetresources"}, Verbs: []string{"get", "list", "watch"}},
@@ -230,6 +230,7 @@ func (c *caller) maySearch(t *testing.T) {
 	} {
 		c.awaitAllowed(t, "", rule)
 	}
+	return revoke
 }
 
 // views lets the caller view a managed cluster, and returns what takes that away again.

@@ -106,7 +106,7 @@ func TestSearchWithKubectl(t *testing.T) {
 	})
 	t.Run("get inventories", func(t *testing.T) {
 		got := rows(s.viewer.printed(t, "", "get", "inventories", "-n", cluster))
-		if len(got) != 2 || got[0] != "NAME STATE RESOURCES RELATIONS LAST REPORT" || !strings.HasPrefix(got[1], cluster+" Reporting 9 5 ") {
+		if len(got) != 2 || got[0] != "NAME STATE RESOURCES RELATIONS LAST REPORT" || !strings.HasPrefix(got[1], cluster+" Reporting 8 5 ") {
 			t.Errorf("got %s", strings.Join(got, "\n"))
 		}
 	})

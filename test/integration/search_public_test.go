@@ -169,7 +169,7 @@ func (s *searchServer) readsPublicDatabase(t *testing.T) {
 	})
 	t.Run("inventories", func(t *testing.T) {
 		got := must(asViewer.SearchV1alpha1().Inventories(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{}))(t).Items
-		if len(got) != 1 || got[0].Name != cluster1 || got[0].Status.State != searchv1alpha1.InventoryReporting || got[0].Status.Resources != 9 || got[0].Status.Edges != 5 {
+		if len(got) != 1 || got[0].Name != cluster1 || got[0].Status.State != searchv1alpha1.InventoryReporting || got[0].Status.Resources != 8 || got[0].Status.Edges != 5 {
 			t.Errorf("got %+v", got)
 		}
 	})

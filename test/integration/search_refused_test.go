@@ -179,6 +179,7 @@ func TestSearchRefused(t *testing.T) {
 		"a negative offset":               {searchOf(searchv1alpha1.SearchRequest{Offset: -1}), "spec.offset", nil},
 		"an offset and a continue token":  {searchOf(searchv1alpha1.SearchRequest{Offset: 1, Continue: "x"}), "spec.offset", nil},
 		"an order that is none":           {searchOf(searchv1alpha1.SearchRequest{OrderBy: []string{"name", "restarts downwards"}}), "spec.orderBy[1]", []string{"desc"}},
+		"an order by no property":         {searchOf(searchv1alpha1.SearchRequest{OrderBy: []string{"9lives"}}), "spec.orderBy[0]", []string{"9lives"}},
 		"related kinds of items":          {searchOf(searchv1alpha1.SearchRequest{Output: searchv1alpha1.OutputItems, RelatedKinds: []string{"Pod"}}), "spec.relatedKinds", nil},
 		"one of several": {several(searchv1alpha1.SearchSpec{Searches: []searchv1alpha1.SearchRequest{pods, textQuery("kind==Pod")}}),
 			"spec.searches[1].query", []string{"position 4", "use kind=Pod instead"}},
@@ -188,6 +189,11 @@ func TestSearchRefused(t *testing.T) {
 			_, err := f.ocm.SearchV1alpha1().SearchCompletions().Create(ctx, &searchv1alpha1.SearchCompletion{}, metav1.CreateOptions{})
 			return err
 		}, "spec.property", nil},
+		"values of what is no property": {func(ctx context.Context) error {
+			_, err := f.ocm.SearchV1alpha1().SearchCompletions().Create(ctx, &searchv1alpha1.SearchCompletion{
+				Spec: searchv1alpha1.SearchCompletionSpec{Property: "a b"}}, metav1.CreateOptions{})
+			return err
+		}, "spec.property", []string{"a b", "is not the name of a property"}},
 		"values under a bad query": {func(ctx context.Context) error {
 			_, err := f.ocm.SearchV1alpha1().SearchCompletions().Create(ctx, &searchv1alpha1.SearchCompletion{
 				Spec: searchv1alpha1.SearchCompletionSpec{Property: "kind", SearchTerms: searchv1alpha1.SearchTerms{Query: "kind==Pod"}}}, metav1.CreateOptions{})

@@ -292,6 +292,17 @@ func searchNeverFindsSecretsOfManagedClusters(t *testing.T, f *fleet) {
 	if got := must(search(t.Context(), f.ocm, request))(t); len(got.Related) != 0 {
 		t.Errorf("related are %+v", got.Related)
 	}
+	// Nor is there a number that says how many there are.
+	eventually(t, "the inventory counts what may be found", func(ctx context.Context) error {
+		found, err := f.ocm.SearchV1alpha1().Inventories(r.name).Get(ctx, r.name, metav1.GetOptions{})
+		if err == nil && found.Status.Resources != 1 {
+			return fmt.Errorf("%d resources are counted", found.Status.Resources)
+		}
+		return err
+	})
+	if response := r.changes(t, inventory.Sync{}); response.TotalResources != 5 {
+		t.Errorf("the collector is told of %d resources, not of the 5 that are stored", response.TotalResources)
+	}
 	for _, property := range []string{"name", "kind", "kind_plural", "apigroup"} {
 		values := must(completed(t.Context(), f.ocm, searchv1alpha1.SearchCompletionSpec{Property: property, SearchTerms: searchv1alpha1.SearchTerms{Query: "cluster:" + r.name}}))(t)
 		for _, secret := range []string{"plain", "by-", "ecret", "vault", "example.com"} {

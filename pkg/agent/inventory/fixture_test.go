@@ -72,6 +72,12 @@ func quick() timing {
 // run starts a controller that reports a cluster, until stop or the end of the test.
 func (m *managed) run(t testing.TB, cluster string, hub *endpoint, configuration Configuration) (c *Controller, stop func()) {
 	t.Helper()
+	return m.runTimed(t, cluster, hub, configuration, quick())
+}
+
+// runTimed is run with a timing of its own.
+func (m *managed) runTimed(t testing.TB, cluster string, hub *endpoint, configuration Configuration, timing timing) (c *Controller, stop func()) {
+	t.Helper()
 	settings, err := configuration.Settings()
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +89,7 @@ func (m *managed) run(t testing.TB, cluster string, hub *endpoint, configuration
 	if config.Discovery, err = discovery.NewDiscoveryClientForConfig(m.config); err != nil {
 		t.Fatal(err)
 	}
-	if c, err = newController(config, quick()); err != nil {
+	if c, err = newController(config, timing); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +24,7 @@ func TestInventory(t *testing.T) {
 		{"CustomResources", testCustomResources},
 		{"Edges", testEdges},
 		{"Mismatch", testMismatch},
+		{"Quiet", testQuiet},
 		{"Refused", testRefused},
 		{"Outage", testOutage},
 		{"Restart", testRestart},
@@ -253,6 +255,19 @@ func testMismatch(t *testing.T, m *managed) {
 		hub.has(t, "Namespace", ns, nil)
 		hub.agrees(t, c)
 	}
+}
+
+// testQuiet: a cluster on which nothing changes finds out, too, that the hub has lost everything.
+func testQuiet(t *testing.T, m *managed) {
+	ns := m.namespace(t, "quiet")
+	hub := newEndpoint(t, "c1")
+	often := quick()
+	often.heartbeat = 50 * time.Millisecond
+	c, _ := m.runTimed(t, "c1", hub, Configuration{Include: []string{"namespaces"}}, often)
+	hub.agrees(t, c)
+	lock(hub, func() { clear(hub.resources); clear(hub.edges) })
+	hub.has(t, "Namespace", ns, nil)
+	hub.agrees(t, c)
 }
 
 func lock(hub *endpoint, do func()) {

@@ -18,7 +18,8 @@ type timing struct {
 	// are apart.
 	settle, interval time.Duration
 	jitter           float64
-	// heartbeat is how often there is a report of no change.
+	// heartbeat, plus up to as much again times jitter, is how long after a report one of no change follows. It
+	// tells the hub that the cluster is there, and the agent whether the hub still has what it should have.
 	heartbeat time.Duration
 	// retry to maxRetry is how long a failed report waits, absent to maxAbsent how long
 	// one that the hub does not serve does.
@@ -32,7 +33,7 @@ type timing struct {
 }
 
 var defaultTiming = timing{
-	settle: 100 * time.Millisecond, interval: 2 * time.Second, jitter: 0.5, heartbeat: 5 * time.Minute,
+	settle: 100 * time.Millisecond, interval: 2 * time.Second, jitter: 0.5, heartbeat: time.Minute,
 	retry: time.Second, maxRetry: 10 * time.Minute, absent: 5 * time.Second, maxAbsent: 3 * time.Minute,
 	discover: 5 * time.Minute, patience: time.Minute,
 }
@@ -68,6 +69,8 @@ type reporter struct {
 	earliest, full time.Time
 	// pending is since when a change is known to wait; zero if none does.
 	pending time.Time
+	// beat is when a report of no change is due.
+	beat time.Time
 	// last is when the last report was sent, repaired when the last full one was due
 	// because of a difference.
 	last, repaired time.Time
@@ -127,7 +130,7 @@ func (r *reporter) run(ctx context.Context) {
 
 // due is when the next report is to be sent, and whether it is a full one.
 func (r *reporter) due() (at time.Time, full bool) {
-	at = latest(r.earliest, r.last.Add(r.timing.heartbeat))
+	at = latest(r.earliest, r.beat)
 	if !r.state.idle() {
 		if r.pending.IsZero() {
 			r.pending = time.Now()
@@ -151,6 +154,7 @@ func (r *reporter) report(ctx context.Context, b *batch) error {
 		return ctx.Err()
 	}
 	r.last = time.Now()
+	r.beat = r.last.Add(wait.Jitter(r.timing.heartbeat, r.timing.jitter))
 	result := "success"
 	switch {
 	case apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err):

@@ -137,7 +137,7 @@ func (c *completer) aggregate(property uint32) (*search.Completion, error) {
 		for at := uidEnd(data); at < len(data); {
 			var number uint32
 			number, at = uvarint(data, at)
-			info := c.terms.at(number).info
+			info := c.terms.at(number).info()
 			if c.fields.get(info.field()).property == property {
 				if !info.empty() {
 					terms = append(terms, number)
@@ -276,14 +276,14 @@ func (c *completer) valueAt(at position) (value string, count int, next position
 
 // same tells whether two terms have the same value.
 func (c *completer) same(a, b *term) bool {
-	if a.info.field() == b.info.field() {
-		return a.text == b.text
+	if a.info().field() == b.info().field() {
+		return c.textOf(a) == c.textOf(b)
 	}
-	fa, fb := c.fields.get(a.info.field()), c.fields.get(b.info.field())
+	fa, fb := c.fields.get(a.info().field()), c.fields.get(b.info().field())
 	if fa.kind != query.Map && fb.kind != query.Map {
-		return a.text == b.text
+		return c.textOf(a) == c.textOf(b)
 	}
-	return len(fa.key)+len(a.text) == len(fb.key)+len(b.text) && c.shown(a) == c.shown(b)
+	return len(fa.key)+len(c.textOf(a)) == len(fb.key)+len(c.textOf(b)) && c.shown(a) == c.shown(b)
 }
 
 // bounds fills in what is true of all values, also of those behind where the walk

@@ -18,3 +18,12 @@ func (e *Engine) Ranked(by []search.Order) bool {
 	entry := e.rankings.byKey[orderKey(by)]
 	return entry != nil && entry.current.Load() != nil
 }
+
+// TextBytes is how much memory the texts of values take.
+func (e *Engine) TextBytes() int {
+	size := 0
+	for _, piece := range e.current.Load().texts {
+		size += len(piece)
+	}
+	return size
+}

@@ -52,7 +52,7 @@ func (s *state) appendJSON(dst []byte, data string) []byte {
 		var number uint32
 		number, at = uvarint(data, at)
 		t := s.terms.at(number)
-		f := *s.fields.at(t.info.field())
+		f := *s.fields.at(t.info().field())
 		if f.property != last {
 			if last != ^uint32(0) {
 				dst = append(closed(dst, open), ',')
@@ -68,21 +68,21 @@ func (s *state) appendJSON(dst []byte, data string) []byte {
 		} else {
 			dst = append(dst, ',')
 		}
-		if t.info.empty() {
+		if t.info().empty() {
 			continue
 		}
 		if open == query.Map {
 			dst = append(dst, f.keyJSON...)
 		}
 		switch {
-		case t.info.plain():
+		case t.info().plain():
 			dst = append(dst, '"')
-			dst = append(dst, t.text...)
+			dst = append(dst, s.textOf(t)...)
 			dst = append(dst, '"')
-		case t.info.leaf() == query.String:
-			dst = appendQuoted(dst, t.text)
+		case t.info().leaf() == query.String:
+			dst = appendQuoted(dst, s.textOf(t))
 		default:
-			dst = append(dst, t.text...)
+			dst = append(dst, s.textOf(t)...)
 		}
 	}
 	return append(closed(dst, open), '}')
@@ -113,19 +113,19 @@ func (s *state) decoded(data string) query.Properties {
 		var number uint32
 		number, at = uvarint(data, at)
 		t := s.terms.at(number)
-		f := s.fields.get(t.info.field())
+		f := s.fields.get(t.info().field())
 		if f.property != last {
 			last = f.property
 			p := query.Property{Name: s.properties.get(last).name, Type: f.kind, Leaves: leaves[len(leaves):]}
 			if f.kind < query.Map {
-				p.Type = t.info.leaf()
+				p.Type = t.info().leaf()
 			}
 			properties = append(properties, p)
 		}
-		if t.info.empty() {
+		if t.info().empty() {
 			continue
 		}
-		leaves = append(leaves, query.Leaf{Key: f.key, Type: t.info.leaf(), Text: t.text})
+		leaves = append(leaves, query.Leaf{Key: f.key, Type: t.info().leaf(), Text: s.textOf(t)})
 		p := &properties[len(properties)-1]
 		p.Leaves = p.Leaves[:len(p.Leaves)+1]
 	}

@@ -64,7 +64,7 @@ func (r *reader) addContaining(candidates *roaring.Bitmap, keyword string, found
 			terms[i] = *r.terms.at(number)
 		}
 		for i := range terms[:n] {
-			if text := terms[i].text; text != "" {
+			if text := r.textOf(&terms[i]); text != "" {
 				touched ^= text[len(text)/2]
 			}
 		}
@@ -79,14 +79,14 @@ func (r *reader) addContaining(candidates *roaring.Bitmap, keyword string, found
 
 // contains tells whether a term contains a keyword, other than in the key of a map alone.
 func (s *state) contains(t *term, keyword string) bool {
-	if query.ContainsFold(t.text, keyword) {
+	if query.ContainsFold(s.textOf(t), keyword) {
 		return true
 	}
 	if strings.IndexByte(keyword, '=') < 0 {
 		return false
 	}
-	f := s.fields.get(t.info.field())
-	return f.kind == query.Map && query.ContainsFold(f.key+"="+t.text, keyword)
+	f := s.fields.get(t.info().field())
+	return f.kind == query.Map && query.ContainsFold(f.key+"="+s.textOf(t), keyword)
 }
 
 // couldBeInTime tells whether a time has no letter that the keyword has.
@@ -104,7 +104,7 @@ func couldBeInTime(keyword string) bool {
 // timesContaining adds the times of a property, which trigrams do not have.
 func (r *reader) timesContaining(p *property, keyword string, found *union) {
 	for at := (position{}); p.order.valid(at); at = p.order.next(at) {
-		if t := r.terms.at(p.order.term(at)); t.info.canonical() && query.ContainsFold(t.text, keyword) {
+		if t := r.terms.at(p.order.term(at)); t.info().canonical() && query.ContainsFold(r.textOf(t), keyword) {
 			found.add(&t.rows)
 		}
 	}
@@ -118,7 +118,7 @@ func (r *reader) scan(keyword string, own uint32, isCluster bool, found *union) 
 			continue
 		}
 		for at := (position{}); p.order.valid(at); at = p.order.next(at) {
-			if t := r.terms.at(p.order.term(at)); !t.info.canonical() && r.contains(t, keyword) {
+			if t := r.terms.at(p.order.term(at)); !t.info().canonical() && r.contains(t, keyword) {
 				found.add(&t.rows)
 			}
 		}

@@ -36,7 +36,7 @@ func (s *state) eachOf(id uint32, call func(t *term)) {
 	prefix := f.key + "="
 	for p := s.seek(o, orderedKey{key: f.key, pair: true}); o.valid(p); p = o.next(p) {
 		t := s.terms.at(o.term(p))
-		if t.info.field() == id {
+		if t.info().field() == id {
 			call(t)
 		} else if !strings.HasPrefix(s.shown(t), prefix) {
 			return
@@ -46,11 +46,11 @@ func (s *state) eachOf(id uint32, call func(t *term)) {
 
 // verify adds a term if the comparison holds for it.
 func (m *matcher) verify(t *term) {
-	f := m.fields.get(t.info.field())
+	f := m.fields.get(t.info().field())
 	if f.kind == query.Map && !m.pairs {
 		return
 	}
-	if m.comparison.MatchesLeaf(m.property.name, f.kind, query.Leaf{Key: f.key, Type: t.info.leaf(), Text: t.text}, m.now) {
+	if m.comparison.MatchesLeaf(m.property.name, f.kind, query.Leaf{Key: f.key, Type: t.info().leaf(), Text: m.textOf(t)}, m.now) {
 		m.to.add(&t.rows)
 	}
 }
@@ -75,7 +75,7 @@ func (m *matcher) addFrom(p, end position) {
 
 // firstText is where numbers end.
 func (m *matcher) firstText() position {
-	return m.property.order.search(func(number uint32) bool { return !m.terms.at(number).info.number() })
+	return m.property.order.search(func(number uint32) bool { return !m.terms.at(number).info().number() })
 }
 
 // onlyTimes tells whether all terms but numbers are times whose bytes are in their order.
@@ -87,7 +87,7 @@ func (m *matcher) onlyTimes() bool {
 // holds asks the comparison about a term that is no map's.
 func (m *matcher) holds(number uint32) bool {
 	t := m.terms.at(number)
-	return m.comparison.MatchesLeaf(m.property.name, query.String, query.Leaf{Text: t.text}, m.now)
+	return m.comparison.MatchesLeaf(m.property.name, query.String, query.Leaf{Text: m.textOf(t)}, m.now)
 }
 
 // addRun adds the terms of a section, numbers or all others, that a comparison
@@ -103,7 +103,7 @@ func (m *matcher) addRun(numbers bool) {
 	}
 	beginning := m.holds(o.term(first))
 	turn := o.search(func(number uint32) bool {
-		isNumber := m.terms.at(number).info.number()
+		isNumber := m.terms.at(number).info().number()
 		if numbers {
 			return !isNumber || m.holds(number) != beginning
 		}
@@ -177,15 +177,15 @@ func (m *matcher) equal() {
 
 // isText tells whether completions show a text for a term.
 func (m *matcher) isText(t *term, text string) bool {
-	f := m.fields.get(t.info.field())
+	f := m.fields.get(t.info().field())
 	if f.kind != query.Map {
-		return t.text == text
+		return m.textOf(t) == text
 	}
-	return len(text) == len(f.key)+1+len(t.text) && text[:len(f.key)] == f.key && text[len(f.key)] == '=' && text[len(f.key)+1:] == t.text
+	return len(text) == len(f.key)+1+len(m.textOf(t)) && text[:len(f.key)] == f.key && text[len(f.key)] == '=' && text[len(f.key)+1:] == m.textOf(t)
 }
 
 func (m *matcher) holdsNumber(number uint32) bool {
-	return m.terms.at(number).info.number() && m.holds(number)
+	return m.terms.at(number).info().number() && m.holds(number)
 }
 
 // pattern adds the terms that a pattern matches.
@@ -213,7 +213,7 @@ func (m *matcher) pattern() {
 		own := m.propertyNames[m.property.name]
 		found.Iterate(func(number uint32) bool {
 			t := m.terms.at(number)
-			if m.fields.get(t.info.field()).property == own && !t.info.number() {
+			if m.fields.get(t.info().field()).property == own && !t.info().number() {
 				m.verify(t)
 			}
 			return true
@@ -233,9 +233,9 @@ func successor(prefix string) (string, bool) {
 }
 
 func (m *matcher) hasPrefix(t *term, prefix string) bool {
-	f := m.fields.get(t.info.field())
+	f := m.fields.get(t.info().field())
 	if f.kind != query.Map {
-		return strings.HasPrefix(t.text, prefix)
+		return strings.HasPrefix(m.textOf(t), prefix)
 	}
 	return strings.HasPrefix(m.shown(t), prefix)
 }

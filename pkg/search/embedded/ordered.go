@@ -25,12 +25,12 @@ type orderedKey struct {
 }
 
 func (s *state) orderedKey(t *term) orderedKey {
-	k := orderedKey{text: t.text}
-	if t.info.number() {
+	k := orderedKey{text: s.textOf(t)}
+	if t.info().number() {
 		k.number = true
-		k.value, _ = query.ParseNumber(t.text)
+		k.value, _ = query.ParseNumber(s.textOf(t))
 	}
-	if f := s.fields.get(t.info.field()); f.kind == query.Map {
+	if f := s.fields.get(t.info().field()); f.kind == query.Map {
 		k.key, k.pair = f.key, true
 	}
 	return k
@@ -75,10 +75,10 @@ func (k *orderedKey) append(dst []byte) []byte {
 
 // shown is the text that completions show for a term.
 func (s *state) shown(t *term) string {
-	if f := s.fields.get(t.info.field()); f.kind == query.Map {
-		return f.key + "=" + t.text
+	if f := s.fields.get(t.info().field()); f.kind == query.Map {
+		return f.key + "=" + s.textOf(t)
 	}
-	return t.text
+	return s.textOf(t)
 }
 
 func (s *state) compareTerms(a, b uint32) int {
@@ -219,10 +219,10 @@ func (s *state) sortTerms(terms []uint32) {
 		slices.SortFunc(terms, s.compareTerms)
 		return
 	}
-	var texts []sortable
+	texts := make([]sortable, 0, len(terms))
 	var numbers []uint32
 	for _, number := range terms {
-		if s.terms.at(number).info.number() {
+		if s.terms.at(number).info().number() {
 			numbers = append(numbers, number)
 		} else {
 			texts = append(texts, sortable{number: number})
@@ -273,7 +273,7 @@ func (s *state) bytesAt(number uint32, depth int) (prefix uint64, more bool) {
 	t := s.terms.at(number)
 	var bytes [8]byte
 	length := 0
-	if f := s.fields.get(t.info.field()); f.kind == query.Map {
+	if f := s.fields.get(t.info().field()); f.kind == query.Map {
 		if depth < len(f.key) {
 			length = copy(bytes[:], f.key[depth:])
 		}
@@ -283,8 +283,8 @@ func (s *state) bytesAt(number uint32, depth int) (prefix uint64, more bool) {
 		}
 		depth -= len(f.key) + 1
 	}
-	if at := depth + length; at >= 0 && at < len(t.text) && length < len(bytes) {
-		length += copy(bytes[length:], t.text[at:])
+	if at := depth + length; at >= 0 && at < len(s.textOf(t)) && length < len(bytes) {
+		length += copy(bytes[length:], s.textOf(t)[at:])
 	}
-	return binary.BigEndian.Uint64(bytes[:]), depth+length < len(t.text)
+	return binary.BigEndian.Uint64(bytes[:]), depth+length < len(s.textOf(t))
 }

@@ -16,6 +16,7 @@ import (
 type scratch struct {
 	data   []byte
 	uid    []byte
+	hashes []uint64
 	before parts
 	now    parts
 	// shape are the properties of the row before, which the next one often has too.
@@ -78,7 +79,8 @@ func (t *transaction) put(c *cluster, resource *search.Resource) (number uint32,
 	t.scratch.uid = uid
 	data := append(t.scratch.data[:0], uid...)
 	now := &t.scratch.now
-	data = t.encode(data, properties, now)
+	t.scratch.hashes = appendHashes(t.scratch.hashes[:0], properties)
+	data = t.encode(data, properties, t.scratch.hashes, now)
 	t.scratch.data = data
 
 	number, known := t.findRow(c.id, uid)
@@ -93,17 +95,18 @@ func (t *transaction) put(c *cluster, resource *search.Resource) (number uint32,
 	if !known {
 		number = t.newRow(c, uid)
 	}
-	t.fill(number, string(data), c, search.ClassOf(c.name, c.hub, properties), t.version)
+	t.fill(number, t.rowSlab.keep(data), c, search.ClassOf(c.name, c.hub, properties), t.version, now)
+	if t.termRows.full() {
+		t.flushRows()
+	}
 	if t.recording {
 		t.changes = append(t.changes, change{version: t.version, cluster: c.id, hub: c.hub, after: t.rows.at(number).data})
 	}
 	return number, added
 }
 
-// fill makes a row that nothing was known of, or only edges, a resource. What it is found by is in
-// the scratch.
-func (t *transaction) fill(number uint32, data string, c *cluster, in visibility.Class, version uint64) {
-	now := &t.scratch.now
+// fill makes a row that nothing was known of, or only edges, a resource.
+func (t *transaction) fill(number uint32, data string, c *cluster, in visibility.Class, version uint64, now *parts) {
 	c.unknown.remove(t.id, number)
 	class := t.class(c, in)
 	t.classes.edit(t.id, class).rows.add(t.id, number)
@@ -113,9 +116,6 @@ func (t *transaction) fill(number uint32, data string, c *cluster, in visibility
 	}
 	for _, id := range now.variants {
 		t.variantRows.add(id, number)
-	}
-	if t.termRows.full() {
-		t.flushRows()
 	}
 	c.rows.add(t.id, number)
 	if secret(in) {
@@ -171,7 +171,7 @@ func (t *transaction) replace(number uint32, old row, data string, c *cluster, p
 
 // touch notes that a row gets or loses a term.
 func (t *transaction) touch(row, term uint32) {
-	t.touched = append(t.touched, touch{row: row, property: t.state.fields.get(t.terms.at(term).info.field()).property})
+	t.touched = append(t.touched, touch{row: row, property: t.state.fields.get(t.terms.at(term).info().field()).property})
 }
 
 // touchLists notes the lists of a row that may differ in nothing but their order. The terms are in
@@ -181,7 +181,7 @@ func (t *transaction) touchLists(row uint32, before, now []uint32) {
 		if i < len(now) && before[i] == now[i] {
 			continue
 		}
-		if t.state.fields.get(t.terms.at(before[i]).info.field()).kind == query.List {
+		if t.state.fields.get(t.terms.at(before[i]).info().field()).kind == query.List {
 			t.touch(row, before[i])
 		}
 	}
@@ -305,8 +305,8 @@ func (t *transaction) removeVariant(id, number uint32) {
 }
 
 // encode appends the terms of properties, which are made if they are new, and notes
-// what a row with them is found by.
-func (t *transaction) encode(data []byte, properties query.Properties, found *parts) []byte {
+// what a row with them is found by. The hashes are those of the leaves' texts.
+func (t *transaction) encode(data []byte, properties query.Properties, hashes []uint64, found *parts) []byte {
 	found.terms, found.variants = found.terms[:0], found.variants[:0]
 	found.named, found.kind = 0, 0
 	for i := range properties {
@@ -314,7 +314,7 @@ func (t *transaction) encode(data []byte, properties query.Properties, found *pa
 		part := t.shapeOf(i, p.Name)
 		propertyID := part.property
 		if len(p.Leaves) == 0 {
-			id := t.term(t.field(propertyID, p.Type, ""), query.String, "", true)
+			id := t.term(t.field(propertyID, p.Type, ""), query.String, "", hashText(""), true)
 			data = binary.AppendUvarint(data, uint64(id))
 			found.terms = append(found.terms, id)
 			found.variants = append(found.variants, variantOf(propertyID, int(p.Type)), variantOf(propertyID, emptyVariant))
@@ -330,12 +330,13 @@ func (t *transaction) encode(data []byte, properties query.Properties, found *pa
 			case j == 0 || p.Type == query.Map:
 				fieldID = t.field(propertyID, p.Type, leaf.Key)
 			}
-			id = t.term(fieldID, leaf.Type, leaf.Text, false)
+			id = t.term(fieldID, leaf.Type, leaf.Text, hashes[j], false)
 			data = binary.AppendUvarint(data, uint64(id))
 			found.terms = append(found.terms, id)
 		}
+		hashes = hashes[len(p.Leaves):]
 		variant := int(p.Type)
-		if p.Type == query.String && t.terms.at(id).info.isTime() {
+		if p.Type == query.String && t.terms.at(id).info().isTime() {
 			variant = variantTime
 		}
 		found.variants = append(found.variants, variantOf(propertyID, variant))
@@ -364,7 +365,7 @@ func (t *transaction) partsOf(data string, found *parts) {
 		var id uint32
 		id, at = uvarint(data, at)
 		found.terms = append(found.terms, id)
-		info := t.terms.at(id).info
+		info := t.terms.at(id).info()
 		f := t.state.fields.get(info.field())
 		if f.property == last {
 			continue
@@ -398,10 +399,11 @@ func (t *transaction) class(c *cluster, of visibility.Class) uint32 {
 	id := t.number(graveClass, t.classes.len())
 	*t.classes.edit(t.id, id) = class{class: interned(c.name, of), cluster: c.id}
 	t.classTable.insert(t.id, hash, id)
+	// What older states see of the memory does not change.
 	if secret(of) {
-		c.secretClasses = append(slices.Clip(c.secretClasses), id)
+		c.secretClasses = append(c.secretClasses, id)
 	} else {
-		c.classes = append(slices.Clip(c.classes), id)
+		c.classes = append(c.classes, id)
 	}
 	if of.Hub {
 		t.hubClasses++

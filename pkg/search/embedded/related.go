@@ -96,7 +96,7 @@ func (w *walker) byKind(reached dense, kinds []string) map[string][]uint32 {
 	for term, rows := range byTerm {
 		kind := ""
 		if term != 0 {
-			kind = w.terms.at(term).text
+			kind = w.textOf(w.terms.at(term))
 		}
 		if len(kinds) > 0 && !slices.ContainsFunc(kinds, func(k string) bool { return strings.EqualFold(k, kind) }) {
 			continue

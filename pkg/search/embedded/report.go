@@ -69,6 +69,9 @@ func (t *transaction) apply(report *search.Report) (*search.Applied, error) {
 	c := t.cluster(report.Cluster, report.Hub)
 	applied := &search.Applied{Version: t.version}
 	edges := &edgeCounts{}
+	// What a cluster reports first is likely to last.
+	t.rowSlab.share(c.rows.empty())
+	defer t.rowSlab.share(false)
 	kept := make([]uint32, 0, len(report.Put))
 	for i := range report.Put {
 		number, outcome := t.put(c, &report.Put[i])

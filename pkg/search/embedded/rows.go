@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"hash/maphash"
 	"strings"
+
+	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
 // The data of a row begin with what its UID has after the name of its cluster: a
@@ -25,8 +27,21 @@ const (
 
 var hashSeed = maphash.MakeSeed()
 
-func hashOf(text string, number uint32) uint64 {
-	return maphash.String(hashSeed, text) ^ (uint64(number)+1)*0x9e3779b97f4a7c15
+func hashText(text string) uint64 { return maphash.String(hashSeed, text) }
+
+// hashWith is a hash of what has a hash already, together with a number.
+func hashWith(hash uint64, number uint32) uint64 { return hash ^ (uint64(number)+1)*0x9e3779b97f4a7c15 }
+
+func hashOf(text string, number uint32) uint64 { return hashWith(hashText(text), number) }
+
+// appendHashes appends the hashes of the texts of all leaves.
+func appendHashes(hashes []uint64, properties query.Properties) []uint64 {
+	for i := range properties {
+		for j := range properties[i].Leaves {
+			hashes = append(hashes, hashText(properties[i].Leaves[j].Text))
+		}
+	}
+	return hashes
 }
 
 // appendUID encodes a UID as the data of a row begin; false if it is not one of the cluster.
@@ -171,7 +186,7 @@ func (s *state) findRow(clusterID uint32, encoded []byte) (uint32, bool) {
 }
 
 func hashUID(clusterID uint32, encoded []byte) uint64 {
-	return maphash.Bytes(hashSeed, encoded) ^ (uint64(clusterID)+1)*0x9e3779b97f4a7c15
+	return hashWith(maphash.Bytes(hashSeed, encoded), clusterID)
 }
 
 func (s *state) hashRow(number uint32) uint64 {

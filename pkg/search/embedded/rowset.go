@@ -34,6 +34,8 @@ func staysList(count int, first, last uint32) bool {
 type rowset struct {
 	many *posting
 	one  uint32
+	// beside is what a term has beside its rows; here it takes no more memory.
+	beside termInfo
 }
 
 // posting are more rows than one: a sorted list or a bitmap.
@@ -156,19 +158,6 @@ func (s *rowset) span() (first, last uint32) {
 		return s.one - 1, s.one - 1
 	default:
 		return ^uint32(0), 0
-	}
-}
-
-// compact gives up the memory that growing has left.
-func (s *rowset) compact() {
-	if s.many == nil {
-		return
-	}
-	s.many.list = slices.Clip(s.many.list)
-	if s.many.bitmap != nil {
-		s.many.bitmap.SetCopyOnWrite(false)
-		s.many.bitmap = s.many.bitmap.Clone()
-		s.many.bitmap.SetCopyOnWrite(true)
 	}
 }
 

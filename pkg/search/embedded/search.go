@@ -195,10 +195,10 @@ func (s *state) scalar(data, name string) (string, bool) {
 		return "", false
 	}
 	t := s.terms.at(number)
-	if s.fields.get(t.info.field()).kind >= query.Map {
+	if s.fields.get(t.info().field()).kind >= query.Map {
 		return "", false
 	}
-	return t.text, true
+	return s.textOf(t), true
 }
 
 // firstTerm is the first term of a property in a row; 0 without.
@@ -206,7 +206,7 @@ func (s *state) firstTerm(data string, property uint32) uint32 {
 	for at := uidEnd(data); at < len(data); {
 		var number uint32
 		number, at = uvarint(data, at)
-		info := s.terms.at(number).info
+		info := s.terms.at(number).info()
 		if s.fields.get(info.field()).property == property {
 			if info.empty() {
 				return 0
@@ -228,7 +228,7 @@ func (s *state) kindOf(r *row) string {
 	if r.kind == 0 {
 		return ""
 	}
-	return s.terms.at(r.kind).text
+	return s.textOf(s.terms.at(r.kind))
 }
 
 func expired(token string) error {

@@ -88,17 +88,17 @@ func (s *state) sortKey(number uint32, name string) sortKey {
 // termKey is what a term orders its rows by.
 func (s *state) termKey(number uint32) sortKey {
 	t := s.terms.at(number)
-	if t.info.order() != orderText {
-		return newSortKey(t.text)
+	if t.info().order() != orderText {
+		return newSortKey(s.textOf(t))
 	}
 	// A leaf without a key orders by its text, even in a map.
-	if f := s.fields.get(t.info.field()); f.kind == query.Map {
+	if f := s.fields.get(t.info().field()); f.kind == query.Map {
 		if f.key != "" {
-			return newSortKey(f.key + "=" + t.text)
+			return newSortKey(f.key + "=" + s.textOf(t))
 		}
-		return newSortKey(t.text)
+		return newSortKey(s.textOf(t))
 	}
-	return sortKey{rank: rankText, text: t.text}
+	return sortKey{rank: rankText, text: s.textOf(t)}
 }
 
 // sorted is a row with what it is ordered by.
@@ -326,7 +326,7 @@ func (w *walk) single(row uint32) {
 
 // leading adds the rows of a term that begin with it, where it is one of a map or list.
 func (w *walk) leading(t *term, number uint32, rows *union) {
-	f := w.fields.get(t.info.field())
+	f := w.fields.get(t.info().field())
 	if f.kind < query.Map {
 		rows.add(&t.rows)
 		return

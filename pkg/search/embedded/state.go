@@ -20,6 +20,7 @@ type state struct {
 
 	// terms begin with one that is never used, so that 0 is none.
 	terms     vector[term]
+	texts     texts
 	termTable table
 	termCount int
 	fields    vector[*field]
@@ -70,14 +71,17 @@ type row struct {
 
 func (r *row) exists() bool { return r.version != 0 }
 
-// term is a value that a leaf of a field has.
+// term is a value that a leaf of a field has. There are more of them than of anything else, so that
+// they have no pointers but to the rows of those with many.
 type term struct {
-	// text of the leaf.
-	text string
+	// rows have the termInfo beside them.
 	rows rowset
-	// field and what the term is, see termInfo.
-	info termInfo
+	// stored is where the text of the leaf is.
+	stored textPlace
 }
+
+// info tells the field, and what the term is.
+func (t *term) info() termInfo { return t.rows.beside }
 
 // termInfo is the number of the field and, in the lower bits, what the text is.
 type termInfo uint32

@@ -266,13 +266,13 @@ func (s *state) appendRecord(dst []byte, r *row) []byte {
 		var number uint32
 		number, next := uvarint(r.data, at)
 		t := s.terms.at(number)
-		f := s.fields.get(t.info.field())
+		f := s.fields.get(t.info().field())
 		kind := f.kind
 		if kind < query.Map {
-			kind = t.info.leaf()
+			kind = t.info().leaf()
 		}
 		dst = append(appendText(dst, s.properties.get(f.property).name), byte(kind))
-		if t.info.empty() {
+		if t.info().empty() {
 			dst = append(dst, 0)
 			at = next
 			continue
@@ -280,7 +280,7 @@ func (s *state) appendRecord(dst []byte, r *row) []byte {
 		count, end := 1, next
 		for end < len(r.data) {
 			other, after := uvarint(r.data, end)
-			if s.fields.get(s.terms.at(other).info.field()).property != f.property {
+			if s.fields.get(s.terms.at(other).info().field()).property != f.property {
 				break
 			}
 			count, end = count+1, after
@@ -289,11 +289,11 @@ func (s *state) appendRecord(dst []byte, r *row) []byte {
 		for at < end {
 			number, at = uvarint(r.data, at)
 			t := s.terms.at(number)
-			dst = append(dst, byte(t.info.leaf()))
+			dst = append(dst, byte(t.info().leaf()))
 			if kind == query.Map {
-				dst = appendText(dst, s.fields.get(t.info.field()).key)
+				dst = appendText(dst, s.fields.get(t.info().field()).key)
 			}
-			dst = appendText(dst, t.text)
+			dst = appendText(dst, s.textOf(t))
 		}
 	}
 	return dst

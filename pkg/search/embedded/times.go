@@ -21,14 +21,14 @@ func timeValue(at time.Time) int64 { return at.Unix() + timeBase }
 // setTimes notes a time for rows, if it is one that is kept by row.
 func (t *transaction) setTimes(number uint32, rows ...uint32) {
 	e := t.terms.at(number)
-	if !e.info.canonical() {
+	if !e.info().canonical() {
 		return
 	}
-	f := t.state.fields.get(e.info.field())
+	f := t.state.fields.get(e.info().field())
 	if f.kind != query.String {
 		return
 	}
-	at, _ := query.ParseTime(e.text)
+	at, _ := query.ParseTime(t.textOf(e))
 	p := t.editProperty(f.property)
 	for _, row := range rows {
 		*p.times.edit(t.id, row) = timeValue(at)
@@ -37,7 +37,7 @@ func (t *transaction) setTimes(number uint32, rows ...uint32) {
 
 // clearTime forgets the time of a row.
 func (t *transaction) clearTime(number, row uint32) {
-	info := t.terms.at(number).info
+	info := t.terms.at(number).info()
 	if !info.canonical() {
 		return
 	}

@@ -17,7 +17,10 @@ type writer struct {
 	// What is pending is added when it is much, or before it is looked at; between transactions nothing is.
 	termRows, variantRows, trigramTerms pending
 	scratch                             scratch
-	recent                              recentTerms
+	texts                               textWriter
+	// rowSlab keeps the data of rows.
+	rowSlab slab
+	recent  recentTerms
 	// graves are numbers that changes may still refer to, in the order of versions.
 	graves []grave
 }
@@ -48,7 +51,7 @@ const (
 // newWriter derives a writer from a state. After a transaction was given up this is
 // what makes its changes undone.
 func newWriter(s *state, transactions uint64) *writer {
-	w := &writer{transactions: transactions, fields: map[fieldKey]uint32{}}
+	w := &writer{transactions: transactions, fields: map[fieldKey]uint32{}, texts: newTextWriter(s)}
 	for i := range uint32(s.fields.len()) {
 		if f := s.fields.get(i); f != nil {
 			f.terms = 0
@@ -58,7 +61,7 @@ func newWriter(s *state, transactions uint64) *writer {
 		if e := s.terms.at(i); e.rows.empty() {
 			w.free[graveTerm] = append(w.free[graveTerm], i)
 		} else {
-			s.fields.get(e.info.field()).terms++
+			s.fields.get(e.info().field()).terms++
 		}
 	}
 	for i := range uint32(s.fields.len()) {
@@ -109,8 +112,8 @@ type transaction struct {
 	// stored is what must be written to disk.
 	stored storedChanges
 
-	// clones tell which maps are those of the transaction already.
-	ownNames, ownClusters, ownRelations bool
+	// What is set tells which maps and slices are those of the transaction already.
+	ownNames, ownClusters, ownRelations, ownTexts bool
 }
 
 func (w *writer) begin(s *state) *transaction {
@@ -221,25 +224,25 @@ func (t *transaction) field(propertyID uint32, kind query.Type, key string) uint
 	return id
 }
 
-// term gives the number of the term that a leaf has in a field.
-func (t *transaction) term(fieldID uint32, leafType query.Type, text string, empty bool) uint32 {
+// term gives the number of the term that a leaf has in a field. The hash is that of the text.
+func (t *transaction) term(fieldID uint32, leafType query.Type, text string, textHash uint64, empty bool) uint32 {
 	info := termInfo(leafType)
 	if empty {
 		info |= infoEmpty
 	}
-	hash := hashOf(text, fieldID<<3|uint32(info&infoLeaf)|uint32(info&infoEmpty)>>1)
+	hash := hashWith(textHash, fieldID<<3|uint32(info&infoLeaf)|uint32(info&infoEmpty)>>1)
 	recent := t.recent.at(hash)
 	if recent.transaction == t.id && recent.field == fieldID && recent.kind == info && recent.text == text {
 		return recent.number
 	}
 	number, found := t.termTable.find(hash, func(number uint32) bool {
 		other := t.terms.at(number)
-		return other.info.field() == fieldID && (other.info^info)&(infoLeaf|infoEmpty) == 0 && other.text == text
+		return other.info().field() == fieldID && (other.info()^info)&(infoLeaf|infoEmpty) == 0 && t.textOf(other) == text
 	})
 	if !found {
 		number = t.newTerm(fieldID, info, text, hash)
 	}
-	*recent = recentTerm{transaction: t.id, field: fieldID, kind: info, number: number, text: t.terms.at(number).text}
+	*recent = recentTerm{transaction: t.id, field: fieldID, kind: info, number: number, text: t.textOf(t.terms.at(number))}
 	return number
 }
 
@@ -255,7 +258,9 @@ func (t *transaction) newTerm(fieldID uint32, info termInfo, text string, hash u
 		t.state.terms.edit(t.id, 0)
 	}
 	number := t.number(graveTerm, t.state.terms.len())
-	*t.terms.edit(t.id, number) = term{text: strings.Clone(text), info: info}
+	e := t.terms.edit(t.id, number)
+	t.dropText(e)
+	*e = term{stored: t.storeText(text), rows: rowset{beside: info}}
 	t.termTable.insert(t.id, hash, number)
 	t.termCount++
 	f.terms++
@@ -277,8 +282,8 @@ func (t *transaction) newTerm(fieldID uint32, info termInfo, text string, hash u
 }
 
 func (t *transaction) hashTerm(number uint32) uint64 {
-	info := t.terms.at(number).info
-	return hashOf(t.terms.at(number).text, info.field()<<3|uint32(info&infoLeaf)|uint32(info&infoEmpty)>>1)
+	info := t.terms.at(number).info()
+	return hashOf(t.textOf(t.terms.at(number)), info.field()<<3|uint32(info&infoLeaf)|uint32(info&infoEmpty)>>1)
 }
 
 // orderOf tells how the text of a leaf is ordered.
@@ -326,8 +331,8 @@ func (t *transaction) finish() {
 	slices.Sort(t.emptied)
 	emptied := slices.Compact(t.emptied)
 	for _, number := range emptied {
-		if e := t.terms.at(number); e.rows.empty() && !e.info.empty() {
-			id := t.state.fields.get(e.info.field()).property
+		if e := t.terms.at(number); e.rows.empty() && !e.info().empty() {
+			id := t.state.fields.get(e.info().field()).property
 			dead[id] = append(dead[id], number)
 		}
 	}
@@ -342,6 +347,7 @@ func (t *transaction) finish() {
 	}
 	t.emptied = t.emptied[:0]
 	t.forgetProperties()
+	t.packTexts()
 	for _, p := range [...]*pending{&t.termRows, &t.variantRows, &t.trigramTerms} {
 		p.shrink()
 	}
@@ -383,7 +389,7 @@ func (t *transaction) order() {
 
 // forget gives up a term without rows. Its text stays as long as changes may need it.
 func (t *transaction) forget(number uint32, e *term) {
-	info, text := e.info, e.text
+	info, text := e.info(), t.textOf(e)
 	t.termTable.remove(t.id, t.hashTerm(number), number)
 	t.termCount--
 	id := info.field()

@@ -21,15 +21,14 @@ type vector[T any] struct {
 	length int
 }
 
+// branch has the owners of its leaves, which are of a size that wastes no memory so.
 type branch[T any] struct {
 	owner  uint64
+	owners [branchSize]uint64
 	leaves [branchSize]*leaf[T]
 }
 
-type leaf[T any] struct {
-	owner    uint64
-	elements [leafSize]T
-}
+type leaf[T any] [leafSize]T
 
 // get is the element at an index.
 func (v *vector[T]) get(i uint32) T {
@@ -51,7 +50,7 @@ func (v *vector[T]) at(i uint32) *T {
 	if l == nil {
 		return nil
 	}
-	return &l.elements[i&(leafSize-1)]
+	return &l[i&(leafSize-1)]
 }
 
 // edit points to the element at an index, which the transaction may change until it ends.
@@ -69,20 +68,20 @@ func (v *vector[T]) edit(transaction uint64, i uint32) *T {
 		node = &branch[T]{owner: transaction}
 		v.root[b] = node
 	case node.owner != transaction:
-		node = &branch[T]{owner: transaction, leaves: node.leaves}
+		node = &branch[T]{owner: transaction, owners: node.owners, leaves: node.leaves}
 		v.root[b] = node
 	}
 	at := i >> leafBits & (branchSize - 1)
 	l := node.leaves[at]
-	switch {
-	case l == nil:
-		l = &leaf[T]{owner: transaction}
-		node.leaves[at] = l
-	case l.owner != transaction:
-		l = &leaf[T]{owner: transaction, elements: l.elements}
-		node.leaves[at] = l
+	if l == nil || node.owners[at] != transaction {
+		owned := new(leaf[T])
+		if l != nil {
+			*owned = *l
+		}
+		l = owned
+		node.leaves[at], node.owners[at] = l, transaction
 	}
-	return &l.elements[i&(leafSize-1)]
+	return &l[i&(leafSize-1)]
 }
 
 // each calls f with the elements from each index on that were ever near one that was set.
@@ -93,7 +92,7 @@ func (v *vector[T]) each(f func(first uint32, elements *[leafSize]T)) {
 		}
 		for j, l := range b.leaves {
 			if l != nil {
-				f(uint32(i<<(leafBits+branchBits)|j<<leafBits), &l.elements)
+				f(uint32(i<<(leafBits+branchBits)|j<<leafBits), (*[leafSize]T)(l))
 			}
 		}
 	}

@@ -252,22 +252,25 @@ func (d *decoder) properties() (query.Properties, string, error) {
 	if err != nil {
 		return nil, fmt.Sprintf("properties cannot be read: %v", err), nil
 	}
-	values := 0
+	values, memory, problem := 0, len(value)+len(properties)*propertyCost, ""
 	for i := range properties {
-		values += len(properties[i].Leaves)
+		counted := weigh(&properties[i])
+		values += counted.values
+		memory += counted.memory
+		if !counted.representable && problem == "" {
+			problem = fmt.Sprintf("property %.*q has a number that is out of range", nameBytes, properties[i].Name)
+		}
 	}
 	if d.values += values; d.values > d.limits.Values {
 		return nil, "", fmt.Errorf("%w: more than %d values", ErrTooLarge, d.limits.Values)
 	}
-	if err := d.takes(len(value) + len(properties)*propertyCost + values*leafCost); err != nil {
+	if problem != "" {
+		return nil, problem, nil
+	}
+	if err := d.takes(memory); err != nil {
 		return nil, "", err
 	}
-	compactLeaves(properties, values)
-	for i := range properties {
-		if !representable(&properties[i]) {
-			return nil, fmt.Sprintf("property %.*q has a number that is out of range", nameBytes, properties[i].Name), nil
-		}
-	}
+	compactLeaves(properties)
 	return properties, "", nil
 }
 

@@ -263,6 +263,10 @@ func TestDecodeRefuses(t *testing.T) {
 			want: "the report is too large: more than 2 resources"},
 		{name: "many values", body: `{"addResources":[{"uid":"c1/a","properties":{"kind":"Pod","name":"a","x":[1,1,1]}}]}`, limits: Limits{Values: 4}, tooLarge: true,
 			want: "the report is too large: more than 4 values"},
+		{name: "many values in values", body: `{"addResources":[{"uid":"c1/a","properties":{"kind":"Pod","name":"a","x":[[1,{"b":2}]]}}]}`, limits: Limits{Values: 6}, tooLarge: true,
+			want: "the report is too large: more than 6 values"},
+		{name: "many empty values", body: `{"addResources":[{"uid":"c1/a","properties":{"kind":"Pod","name":"a","x":[],"y":{}}}]}`, limits: Limits{Values: 3}, tooLarge: true,
+			want: "the report is too large: more than 3 values"},
 		{name: "many edges", body: `{"addEdges":[{}],"deleteEdges":[{}]}`, limits: Limits{Edges: 1}, tooLarge: true,
 			want: "the report is too large: more than 1 edges"},
 	}

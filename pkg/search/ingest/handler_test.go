@@ -345,6 +345,7 @@ func BenchmarkSync(b *testing.B) {
 	node := `{"updateResources":[{"uid":"` + report.Cluster + `/x","properties":{"kind":"Node","name":"x","n":%d}}]}`
 	for name, body := range map[string]func(int) string{
 		"full, unchanged": func(int) string { return string(all) },
+		"a heartbeat":     func(int) string { return `{"version":"2.13.0"}` },
 		"one update":      func(i int) string { return fmt.Sprintf(node, i) },
 	} {
 		b.Run(name, func(b *testing.B) {

@@ -36,7 +36,11 @@ func (d *decoder) takes(bytes int) error {
 
 // compactLeaves gives many leaves a place of just their size. They were appended one by one, so that
 // as much room again may have been kept for more.
-func compactLeaves(properties query.Properties, leaves int) {
+func compactLeaves(properties query.Properties) {
+	leaves := 0
+	for i := range properties {
+		leaves += len(properties[i].Leaves)
+	}
 	if leaves <= roomyLeaves {
 		return
 	}

@@ -107,32 +107,53 @@ func validName(name string) bool {
 	return true
 }
 
-// representable tells whether all numbers of a property fit into 64 bits of floating point.
-// Common JSON decoders fail at others, so that one number would make a list of the whole fleet unreadable.
-func representable(p *query.Property) bool {
+// weight is what there is in a property.
+type weight struct {
+	// values are the single ones, those deep in lists and maps included.
+	values int
+	// memory is about how many bytes the values take, beside the text that they were read from.
+	memory int
+	// representable tells whether all numbers fit into 64 bits of floating point. Common
+	// JSON decoders fail at others, so that one number would make a list of the whole fleet unreadable.
+	representable bool
+}
+
+func weigh(p *query.Property) weight {
+	w := weight{memory: len(p.Leaves) * leafCost, representable: true}
 	for i := range p.Leaves {
 		switch leaf := &p.Leaves[i]; leaf.Type {
-		case query.Number:
-			if !finite(leaf.Text) {
-				return false
-			}
 		case query.JSON:
-			decoder := jsontext.NewDecoder(strings.NewReader(leaf.Text), jsontext.AllowDuplicateNames(true))
-			for {
-				token, err := decoder.ReadToken()
-				if err == io.EOF {
-					break
-				}
-				if err != nil {
-					return false
-				}
-				if token.Kind() == '0' && !finite(token.String()) {
-					return false
-				}
-			}
+			w.memory += len(leaf.Text)
+			w.weighJSON(leaf.Text)
+		case query.Number:
+			w.values++
+			w.representable = w.representable && finite(leaf.Text)
+		default:
+			w.values++
 		}
 	}
-	return true
+	// An empty list is something too.
+	w.values = max(w.values, 1)
+	return w
+}
+
+// weighJSON counts every list, map, name and value in it.
+func (w *weight) weighJSON(text string) {
+	decoder := jsontext.NewDecoder(strings.NewReader(text), jsontext.AllowDuplicateNames(true))
+	for {
+		token, err := decoder.ReadToken()
+		if err != nil {
+			w.representable = w.representable && err == io.EOF
+			return
+		}
+		switch token.Kind() {
+		case '}', ']':
+			continue
+		case '0':
+			w.representable = w.representable && finite(token.String())
+		}
+		w.values++
+	}
 }
 
 func finite(number string) bool {

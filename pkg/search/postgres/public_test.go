@@ -89,6 +89,14 @@ func TestPublicDatabase(t *testing.T) {
 	for _, report := range reports {
 		mustApply(t, own, report)
 	}
+	publicStates, ownStates := clusterStates(t, public), clusterStates(t, own)
+	for i := range ownStates {
+		// The indexer does not say when a cluster has reported.
+		ownStates[i].Reported = time.Time{}
+	}
+	if diff := gocmp.Diff(ownStates, publicStates); diff != "" || publicStates[0].Secrets == 0 {
+		t.Errorf("the clusters are others: %s", diff)
+	}
 	scopes := map[string]visibility.Scope{
 		"everything": visibilitytest.Everything(),
 		"nothing":    {},
@@ -108,6 +116,15 @@ func TestPublicDatabase(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%s", name, text), func(t *testing.T) { sameAnswers(t, public, own, scopes[name], q) })
 		}
 	}
+}
+
+func clusterStates(t *testing.T, engine search.Engine) []search.ClusterState {
+	t.Helper()
+	states, err := engine.Clusters(within(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return states
 }
 
 func sameAnswers(t *testing.T, a, b search.Engine, scope visibility.Scope, q query.Query) {

@@ -35,6 +35,18 @@ func (e *CheckError) Error() string {
 	}
 }
 
+// CheckProperty is what is wrong with the name of a property; empty if nothing is.
+func CheckProperty(name string) string {
+	switch {
+	case name == "":
+		return "must name a property"
+	case propertyLength(name) != len(name):
+		return fmt.Sprintf("%q is not the name of a property: "+
+			"must begin with a letter or _, and consist of letters, digits, _, ., - and /", name)
+	}
+	return ""
+}
+
 // Check tells whether the query is one that Parse could return. Its errors are CheckErrors.
 func (q *Query) Check() error {
 	terms, length := len(q.Keywords), 0
@@ -76,13 +88,10 @@ func (q *Query) Check() error {
 }
 
 func (f *Filter) check() string {
-	switch {
-	case f.Property == "":
-		return "must name a property"
-	case propertyLength(f.Property) != len(f.Property):
-		return fmt.Sprintf("%q is not the name of a property: "+
-			"must begin with a letter or _, and consist of letters, digits, _, ., - and /", f.Property)
-	case len(f.Comparisons) == 0:
+	if message := CheckProperty(f.Property); message != "" {
+		return message
+	}
+	if len(f.Comparisons) == 0 {
 		return "must have a value"
 	}
 	return ""

@@ -141,6 +141,11 @@ func Request(given *searchv1alpha1.SearchRequest, path *field.Path) (*search.Req
 
 func newOrder(text string) (search.Order, error) {
 	words := strings.Fields(text)
+	if len(words) > 0 {
+		if message := query.CheckProperty(words[0]); message != "" {
+			return search.Order{}, errors.New(message)
+		}
+	}
 	switch {
 	case len(words) == 1, len(words) == 2 && strings.EqualFold(words[1], "asc"):
 		return search.Order{Property: words[0]}, nil
@@ -148,6 +153,17 @@ func newOrder(text string) (search.Order, error) {
 		return search.Order{Property: words[0], Descending: true}, nil
 	}
 	return search.Order{}, fmt.Errorf(`must be the name of a property, which " asc" or " desc" may follow`)
+}
+
+// Property tells what is wrong with the name of a property, which must be given.
+func Property(name string, path *field.Path) field.ErrorList {
+	if name == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	if message := query.CheckProperty(name); message != "" {
+		return field.ErrorList{field.Invalid(path, name, message)}
+	}
+	return nil
 }
 
 // Limit is a limit that is given, or the default one.

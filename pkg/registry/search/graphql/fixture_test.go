@@ -128,6 +128,9 @@ func serve(t testing.TB, change ...func(*graphql.Config)) *server {
 		defer context.AfterFunc(ctx, cancel)()
 		if name := r.Header.Get(userHeader); name != "" {
 			caller = request.WithUser(caller, &user.DefaultInfo{Name: name})
+			caller = request.WithRequestInfo(caller, &request.RequestInfo{
+				IsResourceRequest: true, Verb: "list", APIGroup: "search.open-cluster-management.io", APIVersion: "v1alpha1", Resource: "graphql",
+			})
 		}
 		handler.ServeHTTP(w, r.WithContext(caller))
 	}))

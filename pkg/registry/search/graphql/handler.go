@@ -17,6 +17,7 @@ import (
 	"github.com/gorilla/websocket"
 	graphqlgo "github.com/graph-gophers/graphql-go"
 	graphqlerrors "github.com/graph-gophers/graphql-go/errors"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/klog/v2"
 
@@ -43,6 +44,9 @@ type Config struct {
 	Silent func(ctx context.Context) ([]string, error)
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
+	// Authorizer decides whether callers may still use what was open to them when they connected. Nil
+	// means that they may as long as the connection lives.
+	Authorizer authorizer.Authorizer
 	// Limits of subscriptions; zero values mean the defaults.
 	Limits Limits
 }
@@ -57,6 +61,9 @@ type Limits struct {
 	// Ping is how often an idle connection is tried, 25 seconds by default. One that does not
 	// answer for two of these, plus ten seconds, is closed.
 	Ping time.Duration
+	// Recheck is how often it is decided again whether the caller of a connection may use it, beside
+	// when an operation begins; a minute by default.
+	Recheck time.Duration
 }
 
 func (l Limits) withDefaults() Limits {
@@ -72,12 +79,16 @@ func (l Limits) withDefaults() Limits {
 	if l.Ping <= 0 {
 		l.Ping = 25 * time.Second
 	}
+	if l.Recheck <= 0 {
+		l.Recheck = time.Minute
+	}
 	return l
 }
 
 type handler struct {
 	schema        *graphqlgo.Schema
 	limits        Limits
+	authorizer    authorizer.Authorizer
 	connections   *quota
 	subscriptions *quota
 	// answering are the queries on all connections that are being answered.
@@ -94,6 +105,7 @@ func New(config Config) (http.Handler, error) {
 	limits := config.Limits.withDefaults()
 	h := &handler{
 		limits:        limits,
+		authorizer:    config.Authorizer,
 		connections:   newQuota("connections", limits.Subscriptions, limits.SubscriptionsPerUser),
 		subscriptions: newQuota("subscriptions", limits.Subscriptions, limits.SubscriptionsPerUser),
 		answering:     make(semaphore, mostQueriesInAll),

@@ -15,6 +15,10 @@ import (
 
 // operate runs an operation of a connection until it ends. It returns the message that ends it.
 func (s *socket) operate(ctx context.Context, id string, asked *operationRequest) frame {
+	if err := s.access.check(ctx); err != nil {
+		s.endIfRevoked(err)
+		return s.failure(id, queryErrors(failed(err)))
+	}
 	doc := outline(asked.Query)
 	if err := doc.check(); err != nil {
 		return s.failure(id, queryErrors(err))

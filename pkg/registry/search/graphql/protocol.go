@@ -40,6 +40,7 @@ const (
 const (
 	closeBadMessage      = 4400
 	closeUnauthorized    = 4401
+	closeForbidden       = 4403
 	closeInitTimeout     = 4408
 	closeDuplicate       = 4409
 	closeTooManyInits    = 4429

@@ -43,6 +43,7 @@ type socket struct {
 	connection *websocket.Conn
 	// cancel ends everything that runs on the connection.
 	cancel context.CancelFunc
+	access *access
 
 	writing sync.Mutex
 
@@ -92,6 +93,12 @@ func (h *handler) serveSocket(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer release()
+	access, err := newAccess(r.Context(), h.authorizer)
+	if err != nil {
+		klog.FromContext(r.Context()).Error(err, "a WebSocket whose request cannot be decided about", "user", caller.GetName())
+		writeErrors(w, http.StatusInternalServerError, "internal error")
+		return
+	}
 	connection, err := upgrader.Upgrade(w, r, nil)
 	if err != nil {
 		// The upgrader has answered.
@@ -102,7 +109,7 @@ func (h *handler) serveSocket(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), h.limits.Lifetime)
 	defer cancel()
 	s := &socket{
-		handler: h, protocol: protocolNamed(connection.Subprotocol()), connection: connection, cancel: cancel,
+		handler: h, protocol: protocolNamed(connection.Subprotocol()), connection: connection, cancel: cancel, access: access,
 		operations: map[string]*running{}, queries: make(semaphore, mostQueries),
 	}
 	s.serve(ctx)
@@ -111,6 +118,9 @@ func (h *handler) serveSocket(w http.ResponseWriter, r *http.Request) {
 func (s *socket) serve(ctx context.Context) {
 	var tending wait.Group
 	tending.StartWithContext(ctx, s.tend)
+	if s.access != nil {
+		tending.StartWithContext(ctx, s.keepAllowed)
+	}
 	code, reason := s.read(ctx)
 	s.close(code, reason)
 	s.cancel()

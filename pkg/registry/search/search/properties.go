@@ -29,9 +29,7 @@ func NewCompletions(options Options) rest.Storage {
 			q, errs := terms.Query(&question.Spec.SearchTerms, path)
 			limit, bad := terms.Limit(question.Spec.Limit, path.Child("limit"))
 			errs = append(errs, bad...)
-			if question.Spec.Property == "" {
-				errs = append(errs, field.Required(path.Child("property"), ""))
-			}
+			errs = append(errs, terms.Property(question.Spec.Property, path.Child("property"))...)
 			if len(errs) > 0 {
 				return nil, apierrors.NewInvalid(searchv1alpha1.SchemeGroupVersion.WithKind("SearchCompletion").GroupKind(), question.Name, errs)
 			}
