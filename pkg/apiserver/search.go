@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
+	"runtime/debug"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -63,6 +65,7 @@ var SearchEngines = []SearchEngine{EmbeddedSearch, PostgresSearch, PublicPostgre
 
 const (
 	searchOpenTimeout  = time.Minute
+	embeddedGCPercent  = 40
 	rulesReviewTimeout = 10 * time.Second
 	searchClaimID      = "id"
 	graphqlResource    = "graphql"
@@ -101,6 +104,7 @@ func (c *SearchConfig) openEngine(ctx context.Context) (search.Engine, error) {
 	defer cancel()
 	switch c.Engine {
 	case EmbeddedSearch:
+		spareMemory()
 		engine, err := embedded.Open(c.DataDir, embedded.Options{})
 		if errors.Is(err, search.ErrInUse) {
 			return nil, fmt.Errorf("%w: run several servers with --search-engine=%s, or stop the other one first", err, PostgresSearch)
@@ -112,6 +116,14 @@ func (c *SearchConfig) openEngine(ctx context.Context) (search.Engine, error) {
 		return postgres.OpenPublic(ctx, postgres.Options{DSN: c.PostgresURL})
 	}
 	return nil, fmt.Errorf("unknown search engine %q", c.Engine)
+}
+
+// spareMemory has garbage collected before it is as much as what the embedded engine keeps, which
+// hardly changes and is most of the memory. Who sets GOGC decides otherwise.
+func spareMemory() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(embeddedGCPercent)
+	}
 }
 
 // newSearch opens the engine and builds what is around it.

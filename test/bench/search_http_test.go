@@ -69,6 +69,7 @@ func BenchmarkSearchHTTP(b *testing.B) {
 		b.Fatal(err)
 	}
 	h := &httpFleet{Fleet: f, options: o, users: searchingUsers(b, f, o), admin: adminClient(b, f)}
+	fmt.Printf("apiserver: %.0f MB resident with nothing reported\n", resident(b, f.Server.PID()))
 	h.sendFleet(b)
 	memory := func(when string) {
 		fmt.Printf("apiserver: %.0f MB resident with %d resources, %s\n", resident(b, f.Server.PID()), o.Clusters*o.PerCluster, when)
