@@ -6144,7 +6144,7 @@ func schema_pkg_apis_search_v1alpha1_InventoryStatus(ref common.ReferenceCallbac
 					},
 					"resources": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Resources is how many resources are known.",
+							Description: "Resources is how many resources there are that somebody may find: without Secrets of managed clusters.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int64",

@@ -40,7 +40,8 @@ type InventoryStatus struct {
 	// State is Reporting, Silent, Incomplete or Absent.
 	State InventoryState `json:"state"`
 
-	// Resources is how many resources are known.
+	// Resources is how many resources there are that somebody may find: without Secrets of
+	// managed clusters.
 	Resources int64 `json:"resources"`
 
 	// Edges is how many relations between them are known.
