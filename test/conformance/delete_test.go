@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/utils/ptr"
 )
 
@@ -137,6 +138,20 @@ func (p *place) dependent(t *testing.T, owner *unstructured.Unstructured, finali
 	return configMap.Name
 }
 
+// observedByCollector waits until the garbage collector has seen the dependents made so far: it orphans
+// only those that it knows. It sees ConfigMaps in their order, and removes one without an owner.
+func (p *place) observedByCollector(t *testing.T, owner *unstructured.Unstructured) {
+	t.Helper()
+	absent := owner.DeepCopy()
+	absent.SetName("absent")
+	absent.SetUID(uuid.NewUUID())
+	last := p.dependent(t, absent)
+	eventually(t, "the garbage collector has seen the dependents", func(ctx context.Context) error {
+		_, err := p.hub.kube.CoreV1().ConfigMaps(p.inNamespace()).Get(ctx, last, metav1.GetOptions{})
+		return wantNotFound(err)
+	})
+}
+
 // TestGarbageCollection checks the hub's garbage collector, our kind being the
 // owner and being owned.
 func TestGarbageCollection(t *testing.T) {
@@ -181,6 +196,7 @@ func TestGarbageCollection(t *testing.T) {
 		forEach(t, func(t *testing.T, p *place) {
 			owner := p.create(t)
 			dependent := p.dependent(t, owner)
+			p.observedByCollector(t, owner)
 			if err := p.client.Delete(t.Context(), owner.GetName(), metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationOrphan)}); err != nil {
 				t.Fatal(err)
 			}
