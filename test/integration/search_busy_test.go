@@ -65,9 +65,10 @@ func searchReportsOneAtATime(t *testing.T, f *fleet) {
 	eventually(t, "a second report is refused", func(ctx context.Context) error {
 		select {
 		case err := <-slow.answered:
-			// It met one of those below, and was refused itself.
+			// It met one of those below, and was refused itself. The next one gets a start.
 			isRefused(t, err, http.StatusTooManyRequests)
 			slow = r.slowReport(t, false, head)
+			return errors.New("it came first")
 		default:
 		}
 		if refused = again(ctx); refused == nil {
