@@ -2,8 +2,8 @@ package postgres
 
 import (
 	"runtime"
-	"sync"
-	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -16,35 +16,17 @@ const (
 // inParallel calls for each index below n, from several goroutines where n is large, and returns when all have
 // ended. It returns one of the errors.
 func inParallel(n int, call func(i int) error) error {
-	var next atomic.Int64
-	work := func() error {
-		for {
-			begin := int(next.Add(partSize)) - partSize
-			if begin >= n {
-				return nil
-			}
+	var encoders errgroup.Group
+	encoders.SetLimit(min(runtime.GOMAXPROCS(0), mostEncoders))
+	for begin := 0; begin < n; begin += partSize {
+		encoders.Go(func() error {
 			for i := begin; i < min(begin+partSize, n); i++ {
 				if err := call(i); err != nil {
-					next.Store(int64(n))
 					return err
 				}
 			}
-		}
+			return nil
+		})
 	}
-	workers := min(runtime.GOMAXPROCS(0), mostEncoders, (n+partSize-1)/partSize)
-	if workers <= 1 {
-		return work()
-	}
-	errs := make([]error, workers)
-	var working sync.WaitGroup
-	for i := range workers {
-		working.Go(func() { errs[i] = work() })
-	}
-	working.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return encoders.Wait()
 }
