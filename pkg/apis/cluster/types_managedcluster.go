@@ -61,6 +61,17 @@ type ManagedClusterStatus struct {
 	Allocatable   ResourceList
 	Version       ManagedClusterVersion
 	ClusterClaims []ManagedClusterClaim
+	Acceptance    *Acceptance
+}
+
+// Acceptance is who decided whether the hub accepts a cluster.
+type Acceptance struct {
+	Accepted   bool
+	DecidedBy  string
+	DecidedAt  metav1.Time
+	Reason     string
+	Left       bool
+	Requesters []string
 }
 
 // ManagedClusterVersion holds versions of what runs a cluster.

@@ -12,6 +12,7 @@ import (
 	clusterinstall "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/install"
 	proxyinstall "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/install"
 	rbacinstall "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/install"
+	registerinstall "open-cluster-management.io/hub-apiserver/pkg/apis/register/install"
 	searchinstall "open-cluster-management.io/hub-apiserver/pkg/apis/search/install"
 	workinstall "open-cluster-management.io/hub-apiserver/pkg/apis/work/install"
 )
@@ -30,6 +31,7 @@ func init() {
 	clusterinstall.Install(Scheme)
 	proxyinstall.Install(Scheme)
 	rbacinstall.Install(Scheme)
+	registerinstall.Install(Scheme)
 	searchinstall.Install(Scheme)
 	workinstall.Install(Scheme)
 

@@ -44,6 +44,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &authenticationv1beta1.TokenSecretReferenceApplyConfiguration{}
 
 		// Group=cluster.open-cluster-management.io, Version=v1
+	case v1.SchemeGroupVersion.WithKind("Acceptance"):
+		return &clusterv1.AcceptanceApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("ClientConfig"):
 		return &clusterv1.ClientConfigApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("ManagedCluster"):

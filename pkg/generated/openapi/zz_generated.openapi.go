@@ -22,185 +22,202 @@ import (
 	proxyv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1alpha1"
 	proxyv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1beta1"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
 func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	return map[string]common.OpenAPIDefinition{
-		v1.AggregationRule{}.OpenAPIModelName():                        schema_k8sio_api_rbac_v1_AggregationRule(ref),
-		v1.ClusterRole{}.OpenAPIModelName():                            schema_k8sio_api_rbac_v1_ClusterRole(ref),
-		v1.ClusterRoleBinding{}.OpenAPIModelName():                     schema_k8sio_api_rbac_v1_ClusterRoleBinding(ref),
-		v1.ClusterRoleBindingList{}.OpenAPIModelName():                 schema_k8sio_api_rbac_v1_ClusterRoleBindingList(ref),
-		v1.ClusterRoleList{}.OpenAPIModelName():                        schema_k8sio_api_rbac_v1_ClusterRoleList(ref),
-		v1.PolicyRule{}.OpenAPIModelName():                             schema_k8sio_api_rbac_v1_PolicyRule(ref),
-		v1.Role{}.OpenAPIModelName():                                   schema_k8sio_api_rbac_v1_Role(ref),
-		v1.RoleBinding{}.OpenAPIModelName():                            schema_k8sio_api_rbac_v1_RoleBinding(ref),
-		v1.RoleBindingList{}.OpenAPIModelName():                        schema_k8sio_api_rbac_v1_RoleBindingList(ref),
-		v1.RoleList{}.OpenAPIModelName():                               schema_k8sio_api_rbac_v1_RoleList(ref),
-		v1.RoleRef{}.OpenAPIModelName():                                schema_k8sio_api_rbac_v1_RoleRef(ref),
-		v1.Subject{}.OpenAPIModelName():                                schema_k8sio_api_rbac_v1_Subject(ref),
-		resource.Quantity{}.OpenAPIModelName():                         schema_apimachinery_pkg_api_resource_Quantity(ref),
-		metav1.APIGroup{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_APIGroup(ref),
-		metav1.APIGroupList{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_APIGroupList(ref),
-		metav1.APIResource{}.OpenAPIModelName():                        schema_pkg_apis_meta_v1_APIResource(ref),
-		metav1.APIResourceList{}.OpenAPIModelName():                    schema_pkg_apis_meta_v1_APIResourceList(ref),
-		metav1.APIVersions{}.OpenAPIModelName():                        schema_pkg_apis_meta_v1_APIVersions(ref),
-		metav1.ApplyOptions{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_ApplyOptions(ref),
-		metav1.Condition{}.OpenAPIModelName():                          schema_pkg_apis_meta_v1_Condition(ref),
-		metav1.CreateOptions{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_CreateOptions(ref),
-		metav1.DeleteOptions{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_DeleteOptions(ref),
-		metav1.Duration{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_Duration(ref),
-		metav1.FieldSelectorRequirement{}.OpenAPIModelName():           schema_pkg_apis_meta_v1_FieldSelectorRequirement(ref),
-		metav1.FieldsV1{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_FieldsV1(ref),
-		metav1.GetOptions{}.OpenAPIModelName():                         schema_pkg_apis_meta_v1_GetOptions(ref),
-		metav1.GroupKind{}.OpenAPIModelName():                          schema_pkg_apis_meta_v1_GroupKind(ref),
-		metav1.GroupResource{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_GroupResource(ref),
-		metav1.GroupVersion{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_GroupVersion(ref),
-		metav1.GroupVersionForDiscovery{}.OpenAPIModelName():           schema_pkg_apis_meta_v1_GroupVersionForDiscovery(ref),
-		metav1.GroupVersionKind{}.OpenAPIModelName():                   schema_pkg_apis_meta_v1_GroupVersionKind(ref),
-		metav1.GroupVersionResource{}.OpenAPIModelName():               schema_pkg_apis_meta_v1_GroupVersionResource(ref),
-		metav1.InternalEvent{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_InternalEvent(ref),
-		metav1.LabelSelector{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_LabelSelector(ref),
-		metav1.LabelSelectorRequirement{}.OpenAPIModelName():           schema_pkg_apis_meta_v1_LabelSelectorRequirement(ref),
-		metav1.List{}.OpenAPIModelName():                               schema_pkg_apis_meta_v1_List(ref),
-		metav1.ListMeta{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_ListMeta(ref),
-		metav1.ListOptions{}.OpenAPIModelName():                        schema_pkg_apis_meta_v1_ListOptions(ref),
-		metav1.ManagedFieldsEntry{}.OpenAPIModelName():                 schema_pkg_apis_meta_v1_ManagedFieldsEntry(ref),
-		metav1.MicroTime{}.OpenAPIModelName():                          schema_pkg_apis_meta_v1_MicroTime(ref),
-		metav1.ObjectMeta{}.OpenAPIModelName():                         schema_pkg_apis_meta_v1_ObjectMeta(ref),
-		metav1.OwnerReference{}.OpenAPIModelName():                     schema_pkg_apis_meta_v1_OwnerReference(ref),
-		metav1.PartialObjectMetadata{}.OpenAPIModelName():              schema_pkg_apis_meta_v1_PartialObjectMetadata(ref),
-		metav1.PartialObjectMetadataList{}.OpenAPIModelName():          schema_pkg_apis_meta_v1_PartialObjectMetadataList(ref),
-		metav1.Patch{}.OpenAPIModelName():                              schema_pkg_apis_meta_v1_Patch(ref),
-		metav1.PatchOptions{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_PatchOptions(ref),
-		metav1.Preconditions{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_Preconditions(ref),
-		metav1.RootPaths{}.OpenAPIModelName():                          schema_pkg_apis_meta_v1_RootPaths(ref),
-		metav1.ServerAddressByClientCIDR{}.OpenAPIModelName():          schema_pkg_apis_meta_v1_ServerAddressByClientCIDR(ref),
-		metav1.ShardInfo{}.OpenAPIModelName():                          schema_pkg_apis_meta_v1_ShardInfo(ref),
-		metav1.Status{}.OpenAPIModelName():                             schema_pkg_apis_meta_v1_Status(ref),
-		metav1.StatusCause{}.OpenAPIModelName():                        schema_pkg_apis_meta_v1_StatusCause(ref),
-		metav1.StatusDetails{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_StatusDetails(ref),
-		metav1.Table{}.OpenAPIModelName():                              schema_pkg_apis_meta_v1_Table(ref),
-		metav1.TableColumnDefinition{}.OpenAPIModelName():              schema_pkg_apis_meta_v1_TableColumnDefinition(ref),
-		metav1.TableOptions{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_TableOptions(ref),
-		metav1.TableRow{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_TableRow(ref),
-		metav1.TableRowCondition{}.OpenAPIModelName():                  schema_pkg_apis_meta_v1_TableRowCondition(ref),
-		metav1.Time{}.OpenAPIModelName():                               schema_pkg_apis_meta_v1_Time(ref),
-		metav1.Timestamp{}.OpenAPIModelName():                          schema_pkg_apis_meta_v1_Timestamp(ref),
-		metav1.TypeMeta{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_TypeMeta(ref),
-		metav1.UpdateOptions{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_UpdateOptions(ref),
-		metav1.WatchEvent{}.OpenAPIModelName():                         schema_pkg_apis_meta_v1_WatchEvent(ref),
-		runtime.RawExtension{}.OpenAPIModelName():                      schema_k8sio_apimachinery_pkg_runtime_RawExtension(ref),
-		runtime.TypeMeta{}.OpenAPIModelName():                          schema_k8sio_apimachinery_pkg_runtime_TypeMeta(ref),
-		runtime.Unknown{}.OpenAPIModelName():                           schema_k8sio_apimachinery_pkg_runtime_Unknown(ref),
-		version.Info{}.OpenAPIModelName():                              schema_k8sio_apimachinery_pkg_version_Info(ref),
-		v1alpha1.ManagedServiceAccount{}.OpenAPIModelName():            schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccount(ref),
-		v1alpha1.ManagedServiceAccountList{}.OpenAPIModelName():        schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountList(ref),
-		v1beta1.ClusterFailure{}.OpenAPIModelName():                    schema_pkg_apis_authentication_v1beta1_ClusterFailure(ref),
-		v1beta1.ClusterSummary{}.OpenAPIModelName():                    schema_pkg_apis_authentication_v1beta1_ClusterSummary(ref),
-		v1beta1.ManagedServiceAccount{}.OpenAPIModelName():             schema_pkg_apis_authentication_v1beta1_ManagedServiceAccount(ref),
-		v1beta1.ManagedServiceAccountList{}.OpenAPIModelName():         schema_pkg_apis_authentication_v1beta1_ManagedServiceAccountList(ref),
-		v1beta1.ManagedServiceAccountRotation{}.OpenAPIModelName():     schema_pkg_apis_authentication_v1beta1_ManagedServiceAccountRotation(ref),
-		v1beta1.ManagedServiceAccountSpec{}.OpenAPIModelName():         schema_pkg_apis_authentication_v1beta1_ManagedServiceAccountSpec(ref),
-		v1beta1.ManagedServiceAccountStatus{}.OpenAPIModelName():       schema_pkg_apis_authentication_v1beta1_ManagedServiceAccountStatus(ref),
-		v1beta1.ServiceAccountReference{}.OpenAPIModelName():           schema_pkg_apis_authentication_v1beta1_ServiceAccountReference(ref),
-		v1beta1.TokenSecretReference{}.OpenAPIModelName():              schema_pkg_apis_authentication_v1beta1_TokenSecretReference(ref),
-		clusterv1.ClientConfig{}.OpenAPIModelName():                    schema_pkg_apis_cluster_v1_ClientConfig(ref),
-		clusterv1.ManagedCluster{}.OpenAPIModelName():                  schema_pkg_apis_cluster_v1_ManagedCluster(ref),
-		clusterv1.ManagedClusterClaim{}.OpenAPIModelName():             schema_pkg_apis_cluster_v1_ManagedClusterClaim(ref),
-		clusterv1.ManagedClusterList{}.OpenAPIModelName():              schema_pkg_apis_cluster_v1_ManagedClusterList(ref),
-		clusterv1.ManagedClusterSpec{}.OpenAPIModelName():              schema_pkg_apis_cluster_v1_ManagedClusterSpec(ref),
-		clusterv1.ManagedClusterStatus{}.OpenAPIModelName():            schema_pkg_apis_cluster_v1_ManagedClusterStatus(ref),
-		clusterv1.ManagedClusterVersion{}.OpenAPIModelName():           schema_pkg_apis_cluster_v1_ManagedClusterVersion(ref),
-		clusterv1.Taint{}.OpenAPIModelName():                           schema_pkg_apis_cluster_v1_Taint(ref),
-		v1beta2.ManagedClusterSelector{}.OpenAPIModelName():            schema_pkg_apis_cluster_v1beta2_ManagedClusterSelector(ref),
-		v1beta2.ManagedClusterSet{}.OpenAPIModelName():                 schema_pkg_apis_cluster_v1beta2_ManagedClusterSet(ref),
-		v1beta2.ManagedClusterSetBinding{}.OpenAPIModelName():          schema_pkg_apis_cluster_v1beta2_ManagedClusterSetBinding(ref),
-		v1beta2.ManagedClusterSetBindingList{}.OpenAPIModelName():      schema_pkg_apis_cluster_v1beta2_ManagedClusterSetBindingList(ref),
-		v1beta2.ManagedClusterSetBindingSpec{}.OpenAPIModelName():      schema_pkg_apis_cluster_v1beta2_ManagedClusterSetBindingSpec(ref),
-		v1beta2.ManagedClusterSetBindingStatus{}.OpenAPIModelName():    schema_pkg_apis_cluster_v1beta2_ManagedClusterSetBindingStatus(ref),
-		v1beta2.ManagedClusterSetList{}.OpenAPIModelName():             schema_pkg_apis_cluster_v1beta2_ManagedClusterSetList(ref),
-		v1beta2.ManagedClusterSetSpec{}.OpenAPIModelName():             schema_pkg_apis_cluster_v1beta2_ManagedClusterSetSpec(ref),
-		v1beta2.ManagedClusterSetStatus{}.OpenAPIModelName():           schema_pkg_apis_cluster_v1beta2_ManagedClusterSetStatus(ref),
-		proxyv1alpha1.ManagedServiceAccount{}.OpenAPIModelName():       schema_pkg_apis_proxy_v1alpha1_ManagedServiceAccount(ref),
-		proxyv1alpha1.ManagedServiceAccountList{}.OpenAPIModelName():   schema_pkg_apis_proxy_v1alpha1_ManagedServiceAccountList(ref),
-		proxyv1alpha1.ManagedServiceAccountStatus{}.OpenAPIModelName(): proxyv1alpha1.ManagedServiceAccountStatus{}.OpenAPIDefinition(),
-		proxyv1beta1.ClusterStatus{}.OpenAPIModelName():                schema_pkg_apis_proxy_v1beta1_ClusterStatus(ref),
-		proxyv1beta1.ClusterStatusProxyOptions{}.OpenAPIModelName():    schema_pkg_apis_proxy_v1beta1_ClusterStatusProxyOptions(ref),
-		rbacv1alpha1.Approval{}.OpenAPIModelName():                     schema_pkg_apis_rbac_v1alpha1_Approval(ref),
-		rbacv1alpha1.ApprovedGeneration{}.OpenAPIModelName():           schema_pkg_apis_rbac_v1alpha1_ApprovedGeneration(ref),
-		rbacv1alpha1.ClusterNamespace{}.OpenAPIModelName():             schema_pkg_apis_rbac_v1alpha1_ClusterNamespace(ref),
-		rbacv1alpha1.ClusterNamespaceList{}.OpenAPIModelName():         schema_pkg_apis_rbac_v1alpha1_ClusterNamespaceList(ref),
-		rbacv1alpha1.ClusterNamespaceSpec{}.OpenAPIModelName():         schema_pkg_apis_rbac_v1alpha1_ClusterNamespaceSpec(ref),
-		rbacv1alpha1.ClusterPermission{}.OpenAPIModelName():            schema_pkg_apis_rbac_v1alpha1_ClusterPermission(ref),
-		rbacv1alpha1.ClusterPermissionList{}.OpenAPIModelName():        schema_pkg_apis_rbac_v1alpha1_ClusterPermissionList(ref),
-		rbacv1alpha1.ClusterPermissionSpec{}.OpenAPIModelName():        schema_pkg_apis_rbac_v1alpha1_ClusterPermissionSpec(ref),
-		rbacv1alpha1.ClusterPermissionStatus{}.OpenAPIModelName():      schema_pkg_apis_rbac_v1alpha1_ClusterPermissionStatus(ref),
-		rbacv1alpha1.ClusterRole{}.OpenAPIModelName():                  schema_pkg_apis_rbac_v1alpha1_ClusterRole(ref),
-		rbacv1alpha1.ClusterRoleBinding{}.OpenAPIModelName():           schema_pkg_apis_rbac_v1alpha1_ClusterRoleBinding(ref),
-		rbacv1alpha1.ClusterScopedResourceStatus{}.OpenAPIModelName():  schema_pkg_apis_rbac_v1alpha1_ClusterScopedResourceStatus(ref),
-		rbacv1alpha1.DeliveredGeneration{}.OpenAPIModelName():          schema_pkg_apis_rbac_v1alpha1_DeliveredGeneration(ref),
-		rbacv1alpha1.HubRoleRef{}.OpenAPIModelName():                   schema_pkg_apis_rbac_v1alpha1_HubRoleRef(ref),
-		rbacv1alpha1.NamespacedResourceStatus{}.OpenAPIModelName():     schema_pkg_apis_rbac_v1alpha1_NamespacedResourceStatus(ref),
-		rbacv1alpha1.PendingGeneration{}.OpenAPIModelName():            schema_pkg_apis_rbac_v1alpha1_PendingGeneration(ref),
-		rbacv1alpha1.ResourceStatus{}.OpenAPIModelName():               schema_pkg_apis_rbac_v1alpha1_ResourceStatus(ref),
-		rbacv1alpha1.Role{}.OpenAPIModelName():                         schema_pkg_apis_rbac_v1alpha1_Role(ref),
-		rbacv1alpha1.RoleBinding{}.OpenAPIModelName():                  schema_pkg_apis_rbac_v1alpha1_RoleBinding(ref),
-		rbacv1alpha1.RoleRef{}.OpenAPIModelName():                      schema_pkg_apis_rbac_v1alpha1_RoleRef(ref),
-		searchv1alpha1.FleetResource{}.OpenAPIModelName():              schema_pkg_apis_search_v1alpha1_FleetResource(ref),
-		searchv1alpha1.FleetResourceList{}.OpenAPIModelName():          schema_pkg_apis_search_v1alpha1_FleetResourceList(ref),
-		searchv1alpha1.Inventory{}.OpenAPIModelName():                  schema_pkg_apis_search_v1alpha1_Inventory(ref),
-		searchv1alpha1.InventoryList{}.OpenAPIModelName():              schema_pkg_apis_search_v1alpha1_InventoryList(ref),
-		searchv1alpha1.InventoryStatus{}.OpenAPIModelName():            schema_pkg_apis_search_v1alpha1_InventoryStatus(ref),
-		searchv1alpha1.PropertyDescription{}.OpenAPIModelName():        schema_pkg_apis_search_v1alpha1_PropertyDescription(ref),
-		searchv1alpha1.PropertyValue{}.OpenAPIModelName():              schema_pkg_apis_search_v1alpha1_PropertyValue(ref),
-		searchv1alpha1.RelatedResources{}.OpenAPIModelName():           schema_pkg_apis_search_v1alpha1_RelatedResources(ref),
-		searchv1alpha1.ResourceIdentity{}.OpenAPIModelName():           schema_pkg_apis_search_v1alpha1_ResourceIdentity(ref),
-		searchv1alpha1.Search{}.OpenAPIModelName():                     schema_pkg_apis_search_v1alpha1_Search(ref),
-		searchv1alpha1.SearchCompletion{}.OpenAPIModelName():           schema_pkg_apis_search_v1alpha1_SearchCompletion(ref),
-		searchv1alpha1.SearchCompletionSpec{}.OpenAPIModelName():       schema_pkg_apis_search_v1alpha1_SearchCompletionSpec(ref),
-		searchv1alpha1.SearchCompletionStatus{}.OpenAPIModelName():     schema_pkg_apis_search_v1alpha1_SearchCompletionStatus(ref),
-		searchv1alpha1.SearchFilter{}.OpenAPIModelName():               schema_pkg_apis_search_v1alpha1_SearchFilter(ref),
-		searchv1alpha1.SearchItem{}.OpenAPIModelName():                 schema_pkg_apis_search_v1alpha1_SearchItem(ref),
-		searchv1alpha1.SearchRequest{}.OpenAPIModelName():              schema_pkg_apis_search_v1alpha1_SearchRequest(ref),
-		searchv1alpha1.SearchResult{}.OpenAPIModelName():               schema_pkg_apis_search_v1alpha1_SearchResult(ref),
-		searchv1alpha1.SearchSchema{}.OpenAPIModelName():               schema_pkg_apis_search_v1alpha1_SearchSchema(ref),
-		searchv1alpha1.SearchSchemaStatus{}.OpenAPIModelName():         schema_pkg_apis_search_v1alpha1_SearchSchemaStatus(ref),
-		searchv1alpha1.SearchSpec{}.OpenAPIModelName():                 schema_pkg_apis_search_v1alpha1_SearchSpec(ref),
-		searchv1alpha1.SearchStatus{}.OpenAPIModelName():               schema_pkg_apis_search_v1alpha1_SearchStatus(ref),
-		searchv1alpha1.SearchTerms{}.OpenAPIModelName():                schema_pkg_apis_search_v1alpha1_SearchTerms(ref),
-		workv1.AppliedManifestResourceMeta{}.OpenAPIModelName():        schema_pkg_apis_work_v1_AppliedManifestResourceMeta(ref),
-		workv1.AppliedManifestWork{}.OpenAPIModelName():                schema_pkg_apis_work_v1_AppliedManifestWork(ref),
-		workv1.AppliedManifestWorkList{}.OpenAPIModelName():            schema_pkg_apis_work_v1_AppliedManifestWorkList(ref),
-		workv1.AppliedManifestWorkSpec{}.OpenAPIModelName():            schema_pkg_apis_work_v1_AppliedManifestWorkSpec(ref),
-		workv1.AppliedManifestWorkStatus{}.OpenAPIModelName():          schema_pkg_apis_work_v1_AppliedManifestWorkStatus(ref),
-		workv1.ConditionRule{}.OpenAPIModelName():                      schema_pkg_apis_work_v1_ConditionRule(ref),
-		workv1.DeleteOption{}.OpenAPIModelName():                       schema_pkg_apis_work_v1_DeleteOption(ref),
-		workv1.FeedbackRule{}.OpenAPIModelName():                       schema_pkg_apis_work_v1_FeedbackRule(ref),
-		workv1.FeedbackValue{}.OpenAPIModelName():                      schema_pkg_apis_work_v1_FeedbackValue(ref),
-		workv1.FieldValue{}.OpenAPIModelName():                         schema_pkg_apis_work_v1_FieldValue(ref),
-		workv1.IgnoreField{}.OpenAPIModelName():                        schema_pkg_apis_work_v1_IgnoreField(ref),
-		workv1.JsonPath{}.OpenAPIModelName():                           schema_pkg_apis_work_v1_JsonPath(ref),
-		workv1.Manifest{}.OpenAPIModelName():                           schema_pkg_apis_work_v1_Manifest(ref),
-		workv1.ManifestCondition{}.OpenAPIModelName():                  schema_pkg_apis_work_v1_ManifestCondition(ref),
-		workv1.ManifestConfigOption{}.OpenAPIModelName():               schema_pkg_apis_work_v1_ManifestConfigOption(ref),
-		workv1.ManifestResourceMeta{}.OpenAPIModelName():               schema_pkg_apis_work_v1_ManifestResourceMeta(ref),
-		workv1.ManifestResourceStatus{}.OpenAPIModelName():             schema_pkg_apis_work_v1_ManifestResourceStatus(ref),
-		workv1.ManifestWork{}.OpenAPIModelName():                       schema_pkg_apis_work_v1_ManifestWork(ref),
-		workv1.ManifestWorkExecutor{}.OpenAPIModelName():               schema_pkg_apis_work_v1_ManifestWorkExecutor(ref),
-		workv1.ManifestWorkExecutorSubject{}.OpenAPIModelName():        schema_pkg_apis_work_v1_ManifestWorkExecutorSubject(ref),
-		workv1.ManifestWorkList{}.OpenAPIModelName():                   schema_pkg_apis_work_v1_ManifestWorkList(ref),
-		workv1.ManifestWorkSpec{}.OpenAPIModelName():                   schema_pkg_apis_work_v1_ManifestWorkSpec(ref),
-		workv1.ManifestWorkStatus{}.OpenAPIModelName():                 schema_pkg_apis_work_v1_ManifestWorkStatus(ref),
-		workv1.ManifestWorkSubjectServiceAccount{}.OpenAPIModelName():  schema_pkg_apis_work_v1_ManifestWorkSubjectServiceAccount(ref),
-		workv1.ManifestsTemplate{}.OpenAPIModelName():                  schema_pkg_apis_work_v1_ManifestsTemplate(ref),
-		workv1.OrphaningRule{}.OpenAPIModelName():                      schema_pkg_apis_work_v1_OrphaningRule(ref),
-		workv1.ResourceIdentifier{}.OpenAPIModelName():                 schema_pkg_apis_work_v1_ResourceIdentifier(ref),
-		workv1.SelectivelyOrphan{}.OpenAPIModelName():                  schema_pkg_apis_work_v1_SelectivelyOrphan(ref),
-		workv1.ServerSideApplyConfig{}.OpenAPIModelName():              schema_pkg_apis_work_v1_ServerSideApplyConfig(ref),
-		workv1.StatusFeedbackResult{}.OpenAPIModelName():               schema_pkg_apis_work_v1_StatusFeedbackResult(ref),
-		workv1.UpdateStrategy{}.OpenAPIModelName():                     schema_pkg_apis_work_v1_UpdateStrategy(ref),
+		v1.AggregationRule{}.OpenAPIModelName():                                schema_k8sio_api_rbac_v1_AggregationRule(ref),
+		v1.ClusterRole{}.OpenAPIModelName():                                    schema_k8sio_api_rbac_v1_ClusterRole(ref),
+		v1.ClusterRoleBinding{}.OpenAPIModelName():                             schema_k8sio_api_rbac_v1_ClusterRoleBinding(ref),
+		v1.ClusterRoleBindingList{}.OpenAPIModelName():                         schema_k8sio_api_rbac_v1_ClusterRoleBindingList(ref),
+		v1.ClusterRoleList{}.OpenAPIModelName():                                schema_k8sio_api_rbac_v1_ClusterRoleList(ref),
+		v1.PolicyRule{}.OpenAPIModelName():                                     schema_k8sio_api_rbac_v1_PolicyRule(ref),
+		v1.Role{}.OpenAPIModelName():                                           schema_k8sio_api_rbac_v1_Role(ref),
+		v1.RoleBinding{}.OpenAPIModelName():                                    schema_k8sio_api_rbac_v1_RoleBinding(ref),
+		v1.RoleBindingList{}.OpenAPIModelName():                                schema_k8sio_api_rbac_v1_RoleBindingList(ref),
+		v1.RoleList{}.OpenAPIModelName():                                       schema_k8sio_api_rbac_v1_RoleList(ref),
+		v1.RoleRef{}.OpenAPIModelName():                                        schema_k8sio_api_rbac_v1_RoleRef(ref),
+		v1.Subject{}.OpenAPIModelName():                                        schema_k8sio_api_rbac_v1_Subject(ref),
+		resource.Quantity{}.OpenAPIModelName():                                 schema_apimachinery_pkg_api_resource_Quantity(ref),
+		metav1.APIGroup{}.OpenAPIModelName():                                   schema_pkg_apis_meta_v1_APIGroup(ref),
+		metav1.APIGroupList{}.OpenAPIModelName():                               schema_pkg_apis_meta_v1_APIGroupList(ref),
+		metav1.APIResource{}.OpenAPIModelName():                                schema_pkg_apis_meta_v1_APIResource(ref),
+		metav1.APIResourceList{}.OpenAPIModelName():                            schema_pkg_apis_meta_v1_APIResourceList(ref),
+		metav1.APIVersions{}.OpenAPIModelName():                                schema_pkg_apis_meta_v1_APIVersions(ref),
+		metav1.ApplyOptions{}.OpenAPIModelName():                               schema_pkg_apis_meta_v1_ApplyOptions(ref),
+		metav1.Condition{}.OpenAPIModelName():                                  schema_pkg_apis_meta_v1_Condition(ref),
+		metav1.CreateOptions{}.OpenAPIModelName():                              schema_pkg_apis_meta_v1_CreateOptions(ref),
+		metav1.DeleteOptions{}.OpenAPIModelName():                              schema_pkg_apis_meta_v1_DeleteOptions(ref),
+		metav1.Duration{}.OpenAPIModelName():                                   schema_pkg_apis_meta_v1_Duration(ref),
+		metav1.FieldSelectorRequirement{}.OpenAPIModelName():                   schema_pkg_apis_meta_v1_FieldSelectorRequirement(ref),
+		metav1.FieldsV1{}.OpenAPIModelName():                                   schema_pkg_apis_meta_v1_FieldsV1(ref),
+		metav1.GetOptions{}.OpenAPIModelName():                                 schema_pkg_apis_meta_v1_GetOptions(ref),
+		metav1.GroupKind{}.OpenAPIModelName():                                  schema_pkg_apis_meta_v1_GroupKind(ref),
+		metav1.GroupResource{}.OpenAPIModelName():                              schema_pkg_apis_meta_v1_GroupResource(ref),
+		metav1.GroupVersion{}.OpenAPIModelName():                               schema_pkg_apis_meta_v1_GroupVersion(ref),
+		metav1.GroupVersionForDiscovery{}.OpenAPIModelName():                   schema_pkg_apis_meta_v1_GroupVersionForDiscovery(ref),
+		metav1.GroupVersionKind{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_GroupVersionKind(ref),
+		metav1.GroupVersionResource{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_GroupVersionResource(ref),
+		metav1.InternalEvent{}.OpenAPIModelName():                              schema_pkg_apis_meta_v1_InternalEvent(ref),
+		metav1.LabelSelector{}.OpenAPIModelName():                              schema_pkg_apis_meta_v1_LabelSelector(ref),
+		metav1.LabelSelectorRequirement{}.OpenAPIModelName():                   schema_pkg_apis_meta_v1_LabelSelectorRequirement(ref),
+		metav1.List{}.OpenAPIModelName():                                       schema_pkg_apis_meta_v1_List(ref),
+		metav1.ListMeta{}.OpenAPIModelName():                                   schema_pkg_apis_meta_v1_ListMeta(ref),
+		metav1.ListOptions{}.OpenAPIModelName():                                schema_pkg_apis_meta_v1_ListOptions(ref),
+		metav1.ManagedFieldsEntry{}.OpenAPIModelName():                         schema_pkg_apis_meta_v1_ManagedFieldsEntry(ref),
+		metav1.MicroTime{}.OpenAPIModelName():                                  schema_pkg_apis_meta_v1_MicroTime(ref),
+		metav1.ObjectMeta{}.OpenAPIModelName():                                 schema_pkg_apis_meta_v1_ObjectMeta(ref),
+		metav1.OwnerReference{}.OpenAPIModelName():                             schema_pkg_apis_meta_v1_OwnerReference(ref),
+		metav1.PartialObjectMetadata{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_PartialObjectMetadata(ref),
+		metav1.PartialObjectMetadataList{}.OpenAPIModelName():                  schema_pkg_apis_meta_v1_PartialObjectMetadataList(ref),
+		metav1.Patch{}.OpenAPIModelName():                                      schema_pkg_apis_meta_v1_Patch(ref),
+		metav1.PatchOptions{}.OpenAPIModelName():                               schema_pkg_apis_meta_v1_PatchOptions(ref),
+		metav1.Preconditions{}.OpenAPIModelName():                              schema_pkg_apis_meta_v1_Preconditions(ref),
+		metav1.RootPaths{}.OpenAPIModelName():                                  schema_pkg_apis_meta_v1_RootPaths(ref),
+		metav1.ServerAddressByClientCIDR{}.OpenAPIModelName():                  schema_pkg_apis_meta_v1_ServerAddressByClientCIDR(ref),
+		metav1.ShardInfo{}.OpenAPIModelName():                                  schema_pkg_apis_meta_v1_ShardInfo(ref),
+		metav1.Status{}.OpenAPIModelName():                                     schema_pkg_apis_meta_v1_Status(ref),
+		metav1.StatusCause{}.OpenAPIModelName():                                schema_pkg_apis_meta_v1_StatusCause(ref),
+		metav1.StatusDetails{}.OpenAPIModelName():                              schema_pkg_apis_meta_v1_StatusDetails(ref),
+		metav1.Table{}.OpenAPIModelName():                                      schema_pkg_apis_meta_v1_Table(ref),
+		metav1.TableColumnDefinition{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_TableColumnDefinition(ref),
+		metav1.TableOptions{}.OpenAPIModelName():                               schema_pkg_apis_meta_v1_TableOptions(ref),
+		metav1.TableRow{}.OpenAPIModelName():                                   schema_pkg_apis_meta_v1_TableRow(ref),
+		metav1.TableRowCondition{}.OpenAPIModelName():                          schema_pkg_apis_meta_v1_TableRowCondition(ref),
+		metav1.Time{}.OpenAPIModelName():                                       schema_pkg_apis_meta_v1_Time(ref),
+		metav1.Timestamp{}.OpenAPIModelName():                                  schema_pkg_apis_meta_v1_Timestamp(ref),
+		metav1.TypeMeta{}.OpenAPIModelName():                                   schema_pkg_apis_meta_v1_TypeMeta(ref),
+		metav1.UpdateOptions{}.OpenAPIModelName():                              schema_pkg_apis_meta_v1_UpdateOptions(ref),
+		metav1.WatchEvent{}.OpenAPIModelName():                                 schema_pkg_apis_meta_v1_WatchEvent(ref),
+		runtime.RawExtension{}.OpenAPIModelName():                              schema_k8sio_apimachinery_pkg_runtime_RawExtension(ref),
+		runtime.TypeMeta{}.OpenAPIModelName():                                  schema_k8sio_apimachinery_pkg_runtime_TypeMeta(ref),
+		runtime.Unknown{}.OpenAPIModelName():                                   schema_k8sio_apimachinery_pkg_runtime_Unknown(ref),
+		version.Info{}.OpenAPIModelName():                                      schema_k8sio_apimachinery_pkg_version_Info(ref),
+		v1alpha1.ManagedServiceAccount{}.OpenAPIModelName():                    schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccount(ref),
+		v1alpha1.ManagedServiceAccountList{}.OpenAPIModelName():                schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountList(ref),
+		v1beta1.ClusterFailure{}.OpenAPIModelName():                            schema_pkg_apis_authentication_v1beta1_ClusterFailure(ref),
+		v1beta1.ClusterSummary{}.OpenAPIModelName():                            schema_pkg_apis_authentication_v1beta1_ClusterSummary(ref),
+		v1beta1.ManagedServiceAccount{}.OpenAPIModelName():                     schema_pkg_apis_authentication_v1beta1_ManagedServiceAccount(ref),
+		v1beta1.ManagedServiceAccountList{}.OpenAPIModelName():                 schema_pkg_apis_authentication_v1beta1_ManagedServiceAccountList(ref),
+		v1beta1.ManagedServiceAccountRotation{}.OpenAPIModelName():             schema_pkg_apis_authentication_v1beta1_ManagedServiceAccountRotation(ref),
+		v1beta1.ManagedServiceAccountSpec{}.OpenAPIModelName():                 schema_pkg_apis_authentication_v1beta1_ManagedServiceAccountSpec(ref),
+		v1beta1.ManagedServiceAccountStatus{}.OpenAPIModelName():               schema_pkg_apis_authentication_v1beta1_ManagedServiceAccountStatus(ref),
+		v1beta1.ServiceAccountReference{}.OpenAPIModelName():                   schema_pkg_apis_authentication_v1beta1_ServiceAccountReference(ref),
+		v1beta1.TokenSecretReference{}.OpenAPIModelName():                      schema_pkg_apis_authentication_v1beta1_TokenSecretReference(ref),
+		clusterv1.Acceptance{}.OpenAPIModelName():                              schema_pkg_apis_cluster_v1_Acceptance(ref),
+		clusterv1.ClientConfig{}.OpenAPIModelName():                            schema_pkg_apis_cluster_v1_ClientConfig(ref),
+		clusterv1.ManagedCluster{}.OpenAPIModelName():                          schema_pkg_apis_cluster_v1_ManagedCluster(ref),
+		clusterv1.ManagedClusterClaim{}.OpenAPIModelName():                     schema_pkg_apis_cluster_v1_ManagedClusterClaim(ref),
+		clusterv1.ManagedClusterList{}.OpenAPIModelName():                      schema_pkg_apis_cluster_v1_ManagedClusterList(ref),
+		clusterv1.ManagedClusterSpec{}.OpenAPIModelName():                      schema_pkg_apis_cluster_v1_ManagedClusterSpec(ref),
+		clusterv1.ManagedClusterStatus{}.OpenAPIModelName():                    schema_pkg_apis_cluster_v1_ManagedClusterStatus(ref),
+		clusterv1.ManagedClusterVersion{}.OpenAPIModelName():                   schema_pkg_apis_cluster_v1_ManagedClusterVersion(ref),
+		clusterv1.Taint{}.OpenAPIModelName():                                   schema_pkg_apis_cluster_v1_Taint(ref),
+		v1beta2.ManagedClusterSelector{}.OpenAPIModelName():                    schema_pkg_apis_cluster_v1beta2_ManagedClusterSelector(ref),
+		v1beta2.ManagedClusterSet{}.OpenAPIModelName():                         schema_pkg_apis_cluster_v1beta2_ManagedClusterSet(ref),
+		v1beta2.ManagedClusterSetBinding{}.OpenAPIModelName():                  schema_pkg_apis_cluster_v1beta2_ManagedClusterSetBinding(ref),
+		v1beta2.ManagedClusterSetBindingList{}.OpenAPIModelName():              schema_pkg_apis_cluster_v1beta2_ManagedClusterSetBindingList(ref),
+		v1beta2.ManagedClusterSetBindingSpec{}.OpenAPIModelName():              schema_pkg_apis_cluster_v1beta2_ManagedClusterSetBindingSpec(ref),
+		v1beta2.ManagedClusterSetBindingStatus{}.OpenAPIModelName():            schema_pkg_apis_cluster_v1beta2_ManagedClusterSetBindingStatus(ref),
+		v1beta2.ManagedClusterSetList{}.OpenAPIModelName():                     schema_pkg_apis_cluster_v1beta2_ManagedClusterSetList(ref),
+		v1beta2.ManagedClusterSetSpec{}.OpenAPIModelName():                     schema_pkg_apis_cluster_v1beta2_ManagedClusterSetSpec(ref),
+		v1beta2.ManagedClusterSetStatus{}.OpenAPIModelName():                   schema_pkg_apis_cluster_v1beta2_ManagedClusterSetStatus(ref),
+		proxyv1alpha1.ManagedServiceAccount{}.OpenAPIModelName():               schema_pkg_apis_proxy_v1alpha1_ManagedServiceAccount(ref),
+		proxyv1alpha1.ManagedServiceAccountList{}.OpenAPIModelName():           schema_pkg_apis_proxy_v1alpha1_ManagedServiceAccountList(ref),
+		proxyv1alpha1.ManagedServiceAccountStatus{}.OpenAPIModelName():         proxyv1alpha1.ManagedServiceAccountStatus{}.OpenAPIDefinition(),
+		proxyv1beta1.ClusterStatus{}.OpenAPIModelName():                        schema_pkg_apis_proxy_v1beta1_ClusterStatus(ref),
+		proxyv1beta1.ClusterStatusProxyOptions{}.OpenAPIModelName():            schema_pkg_apis_proxy_v1beta1_ClusterStatusProxyOptions(ref),
+		rbacv1alpha1.Approval{}.OpenAPIModelName():                             schema_pkg_apis_rbac_v1alpha1_Approval(ref),
+		rbacv1alpha1.ApprovedGeneration{}.OpenAPIModelName():                   schema_pkg_apis_rbac_v1alpha1_ApprovedGeneration(ref),
+		rbacv1alpha1.ClusterNamespace{}.OpenAPIModelName():                     schema_pkg_apis_rbac_v1alpha1_ClusterNamespace(ref),
+		rbacv1alpha1.ClusterNamespaceList{}.OpenAPIModelName():                 schema_pkg_apis_rbac_v1alpha1_ClusterNamespaceList(ref),
+		rbacv1alpha1.ClusterNamespaceSpec{}.OpenAPIModelName():                 schema_pkg_apis_rbac_v1alpha1_ClusterNamespaceSpec(ref),
+		rbacv1alpha1.ClusterPermission{}.OpenAPIModelName():                    schema_pkg_apis_rbac_v1alpha1_ClusterPermission(ref),
+		rbacv1alpha1.ClusterPermissionList{}.OpenAPIModelName():                schema_pkg_apis_rbac_v1alpha1_ClusterPermissionList(ref),
+		rbacv1alpha1.ClusterPermissionSpec{}.OpenAPIModelName():                schema_pkg_apis_rbac_v1alpha1_ClusterPermissionSpec(ref),
+		rbacv1alpha1.ClusterPermissionStatus{}.OpenAPIModelName():              schema_pkg_apis_rbac_v1alpha1_ClusterPermissionStatus(ref),
+		rbacv1alpha1.ClusterRole{}.OpenAPIModelName():                          schema_pkg_apis_rbac_v1alpha1_ClusterRole(ref),
+		rbacv1alpha1.ClusterRoleBinding{}.OpenAPIModelName():                   schema_pkg_apis_rbac_v1alpha1_ClusterRoleBinding(ref),
+		rbacv1alpha1.ClusterScopedResourceStatus{}.OpenAPIModelName():          schema_pkg_apis_rbac_v1alpha1_ClusterScopedResourceStatus(ref),
+		rbacv1alpha1.DeliveredGeneration{}.OpenAPIModelName():                  schema_pkg_apis_rbac_v1alpha1_DeliveredGeneration(ref),
+		rbacv1alpha1.HubRoleRef{}.OpenAPIModelName():                           schema_pkg_apis_rbac_v1alpha1_HubRoleRef(ref),
+		rbacv1alpha1.NamespacedResourceStatus{}.OpenAPIModelName():             schema_pkg_apis_rbac_v1alpha1_NamespacedResourceStatus(ref),
+		rbacv1alpha1.PendingGeneration{}.OpenAPIModelName():                    schema_pkg_apis_rbac_v1alpha1_PendingGeneration(ref),
+		rbacv1alpha1.ResourceStatus{}.OpenAPIModelName():                       schema_pkg_apis_rbac_v1alpha1_ResourceStatus(ref),
+		rbacv1alpha1.Role{}.OpenAPIModelName():                                 schema_pkg_apis_rbac_v1alpha1_Role(ref),
+		rbacv1alpha1.RoleBinding{}.OpenAPIModelName():                          schema_pkg_apis_rbac_v1alpha1_RoleBinding(ref),
+		rbacv1alpha1.RoleRef{}.OpenAPIModelName():                              schema_pkg_apis_rbac_v1alpha1_RoleRef(ref),
+		registerv1alpha1.CSRStatus{}.OpenAPIModelName():                        schema_pkg_apis_register_v1alpha1_CSRStatus(ref),
+		registerv1alpha1.IAMRole{}.OpenAPIModelName():                          schema_pkg_apis_register_v1alpha1_IAMRole(ref),
+		registerv1alpha1.IRSAClaim{}.OpenAPIModelName():                        schema_pkg_apis_register_v1alpha1_IRSAClaim(ref),
+		registerv1alpha1.IRSAStatus{}.OpenAPIModelName():                       schema_pkg_apis_register_v1alpha1_IRSAStatus(ref),
+		registerv1alpha1.ManagedClusterAcceptance{}.OpenAPIModelName():         schema_pkg_apis_register_v1alpha1_ManagedClusterAcceptance(ref),
+		registerv1alpha1.ManagedClusterAcceptanceSpec{}.OpenAPIModelName():     schema_pkg_apis_register_v1alpha1_ManagedClusterAcceptanceSpec(ref),
+		registerv1alpha1.ManagedClusterAcceptanceStatus{}.OpenAPIModelName():   schema_pkg_apis_register_v1alpha1_ManagedClusterAcceptanceStatus(ref),
+		registerv1alpha1.ManagedClusterIRSA{}.OpenAPIModelName():               schema_pkg_apis_register_v1alpha1_ManagedClusterIRSA(ref),
+		registerv1alpha1.ManagedClusterIRSASpec{}.OpenAPIModelName():           schema_pkg_apis_register_v1alpha1_ManagedClusterIRSASpec(ref),
+		registerv1alpha1.ManagedClusterIRSAState{}.OpenAPIModelName():          schema_pkg_apis_register_v1alpha1_ManagedClusterIRSAState(ref),
+		registerv1alpha1.ManagedClusterRegistration{}.OpenAPIModelName():       schema_pkg_apis_register_v1alpha1_ManagedClusterRegistration(ref),
+		registerv1alpha1.ManagedClusterRegistrationList{}.OpenAPIModelName():   schema_pkg_apis_register_v1alpha1_ManagedClusterRegistrationList(ref),
+		registerv1alpha1.ManagedClusterRegistrationSpec{}.OpenAPIModelName():   schema_pkg_apis_register_v1alpha1_ManagedClusterRegistrationSpec(ref),
+		registerv1alpha1.ManagedClusterRegistrationStatus{}.OpenAPIModelName(): schema_pkg_apis_register_v1alpha1_ManagedClusterRegistrationStatus(ref),
+		registerv1alpha1.Requester{}.OpenAPIModelName():                        schema_pkg_apis_register_v1alpha1_Requester(ref),
+		searchv1alpha1.FleetResource{}.OpenAPIModelName():                      schema_pkg_apis_search_v1alpha1_FleetResource(ref),
+		searchv1alpha1.FleetResourceList{}.OpenAPIModelName():                  schema_pkg_apis_search_v1alpha1_FleetResourceList(ref),
+		searchv1alpha1.Inventory{}.OpenAPIModelName():                          schema_pkg_apis_search_v1alpha1_Inventory(ref),
+		searchv1alpha1.InventoryList{}.OpenAPIModelName():                      schema_pkg_apis_search_v1alpha1_InventoryList(ref),
+		searchv1alpha1.InventoryStatus{}.OpenAPIModelName():                    schema_pkg_apis_search_v1alpha1_InventoryStatus(ref),
+		searchv1alpha1.PropertyDescription{}.OpenAPIModelName():                schema_pkg_apis_search_v1alpha1_PropertyDescription(ref),
+		searchv1alpha1.PropertyValue{}.OpenAPIModelName():                      schema_pkg_apis_search_v1alpha1_PropertyValue(ref),
+		searchv1alpha1.RelatedResources{}.OpenAPIModelName():                   schema_pkg_apis_search_v1alpha1_RelatedResources(ref),
+		searchv1alpha1.ResourceIdentity{}.OpenAPIModelName():                   schema_pkg_apis_search_v1alpha1_ResourceIdentity(ref),
+		searchv1alpha1.Search{}.OpenAPIModelName():                             schema_pkg_apis_search_v1alpha1_Search(ref),
+		searchv1alpha1.SearchCompletion{}.OpenAPIModelName():                   schema_pkg_apis_search_v1alpha1_SearchCompletion(ref),
+		searchv1alpha1.SearchCompletionSpec{}.OpenAPIModelName():               schema_pkg_apis_search_v1alpha1_SearchCompletionSpec(ref),
+		searchv1alpha1.SearchCompletionStatus{}.OpenAPIModelName():             schema_pkg_apis_search_v1alpha1_SearchCompletionStatus(ref),
+		searchv1alpha1.SearchFilter{}.OpenAPIModelName():                       schema_pkg_apis_search_v1alpha1_SearchFilter(ref),
+		searchv1alpha1.SearchItem{}.OpenAPIModelName():                         schema_pkg_apis_search_v1alpha1_SearchItem(ref),
+		searchv1alpha1.SearchRequest{}.OpenAPIModelName():                      schema_pkg_apis_search_v1alpha1_SearchRequest(ref),
+		searchv1alpha1.SearchResult{}.OpenAPIModelName():                       schema_pkg_apis_search_v1alpha1_SearchResult(ref),
+		searchv1alpha1.SearchSchema{}.OpenAPIModelName():                       schema_pkg_apis_search_v1alpha1_SearchSchema(ref),
+		searchv1alpha1.SearchSchemaStatus{}.OpenAPIModelName():                 schema_pkg_apis_search_v1alpha1_SearchSchemaStatus(ref),
+		searchv1alpha1.SearchSpec{}.OpenAPIModelName():                         schema_pkg_apis_search_v1alpha1_SearchSpec(ref),
+		searchv1alpha1.SearchStatus{}.OpenAPIModelName():                       schema_pkg_apis_search_v1alpha1_SearchStatus(ref),
+		searchv1alpha1.SearchTerms{}.OpenAPIModelName():                        schema_pkg_apis_search_v1alpha1_SearchTerms(ref),
+		workv1.AppliedManifestResourceMeta{}.OpenAPIModelName():                schema_pkg_apis_work_v1_AppliedManifestResourceMeta(ref),
+		workv1.AppliedManifestWork{}.OpenAPIModelName():                        schema_pkg_apis_work_v1_AppliedManifestWork(ref),
+		workv1.AppliedManifestWorkList{}.OpenAPIModelName():                    schema_pkg_apis_work_v1_AppliedManifestWorkList(ref),
+		workv1.AppliedManifestWorkSpec{}.OpenAPIModelName():                    schema_pkg_apis_work_v1_AppliedManifestWorkSpec(ref),
+		workv1.AppliedManifestWorkStatus{}.OpenAPIModelName():                  schema_pkg_apis_work_v1_AppliedManifestWorkStatus(ref),
+		workv1.ConditionRule{}.OpenAPIModelName():                              schema_pkg_apis_work_v1_ConditionRule(ref),
+		workv1.DeleteOption{}.OpenAPIModelName():                               schema_pkg_apis_work_v1_DeleteOption(ref),
+		workv1.FeedbackRule{}.OpenAPIModelName():                               schema_pkg_apis_work_v1_FeedbackRule(ref),
+		workv1.FeedbackValue{}.OpenAPIModelName():                              schema_pkg_apis_work_v1_FeedbackValue(ref),
+		workv1.FieldValue{}.OpenAPIModelName():                                 schema_pkg_apis_work_v1_FieldValue(ref),
+		workv1.IgnoreField{}.OpenAPIModelName():                                schema_pkg_apis_work_v1_IgnoreField(ref),
+		workv1.JsonPath{}.OpenAPIModelName():                                   schema_pkg_apis_work_v1_JsonPath(ref),
+		workv1.Manifest{}.OpenAPIModelName():                                   schema_pkg_apis_work_v1_Manifest(ref),
+		workv1.ManifestCondition{}.OpenAPIModelName():                          schema_pkg_apis_work_v1_ManifestCondition(ref),
+		workv1.ManifestConfigOption{}.OpenAPIModelName():                       schema_pkg_apis_work_v1_ManifestConfigOption(ref),
+		workv1.ManifestResourceMeta{}.OpenAPIModelName():                       schema_pkg_apis_work_v1_ManifestResourceMeta(ref),
+		workv1.ManifestResourceStatus{}.OpenAPIModelName():                     schema_pkg_apis_work_v1_ManifestResourceStatus(ref),
+		workv1.ManifestWork{}.OpenAPIModelName():                               schema_pkg_apis_work_v1_ManifestWork(ref),
+		workv1.ManifestWorkExecutor{}.OpenAPIModelName():                       schema_pkg_apis_work_v1_ManifestWorkExecutor(ref),
+		workv1.ManifestWorkExecutorSubject{}.OpenAPIModelName():                schema_pkg_apis_work_v1_ManifestWorkExecutorSubject(ref),
+		workv1.ManifestWorkList{}.OpenAPIModelName():                           schema_pkg_apis_work_v1_ManifestWorkList(ref),
+		workv1.ManifestWorkSpec{}.OpenAPIModelName():                           schema_pkg_apis_work_v1_ManifestWorkSpec(ref),
+		workv1.ManifestWorkStatus{}.OpenAPIModelName():                         schema_pkg_apis_work_v1_ManifestWorkStatus(ref),
+		workv1.ManifestWorkSubjectServiceAccount{}.OpenAPIModelName():          schema_pkg_apis_work_v1_ManifestWorkSubjectServiceAccount(ref),
+		workv1.ManifestsTemplate{}.OpenAPIModelName():                          schema_pkg_apis_work_v1_ManifestsTemplate(ref),
+		workv1.OrphaningRule{}.OpenAPIModelName():                              schema_pkg_apis_work_v1_OrphaningRule(ref),
+		workv1.ResourceIdentifier{}.OpenAPIModelName():                         schema_pkg_apis_work_v1_ResourceIdentifier(ref),
+		workv1.SelectivelyOrphan{}.OpenAPIModelName():                          schema_pkg_apis_work_v1_SelectivelyOrphan(ref),
+		workv1.ServerSideApplyConfig{}.OpenAPIModelName():                      schema_pkg_apis_work_v1_ServerSideApplyConfig(ref),
+		workv1.StatusFeedbackResult{}.OpenAPIModelName():                       schema_pkg_apis_work_v1_StatusFeedbackResult(ref),
+		workv1.UpdateStrategy{}.OpenAPIModelName():                             schema_pkg_apis_work_v1_UpdateStrategy(ref),
 	}
 }
 
@@ -4053,6 +4070,76 @@ func schema_pkg_apis_authentication_v1beta1_TokenSecretReference(ref common.Refe
 	}
 }
 
+func schema_pkg_apis_cluster_v1_Acceptance(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Acceptance is who decided whether the hub accepts a cluster.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"accepted": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Whether the hub accepts the cluster.",
+							Default:     false,
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"decidedBy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "User who decided.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"decidedAt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "When it was decided.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"reason": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Why, in the words of who decided.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"left": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Whether it was the cluster itself that left the hub. The server then deletes its ManagedCluster.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"requesters": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Users whose pending requests for the first certificate of an agent are approved with it.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"accepted"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
 func schema_pkg_apis_cluster_v1_ClientConfig(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -4365,11 +4452,17 @@ func schema_pkg_apis_cluster_v1_ManagedClusterStatus(ref common.ReferenceCallbac
 							},
 						},
 					},
+					"acceptance": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Who decided whether the hub accepts the cluster. Set by the server.",
+							Ref:         ref(clusterv1.Acceptance{}.OpenAPIModelName()),
+						},
+					},
 				},
 			},
 		},
 		Dependencies: []string{
-			resource.Quantity{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), clusterv1.ManagedClusterClaim{}.OpenAPIModelName(), clusterv1.ManagedClusterVersion{}.OpenAPIModelName()},
+			resource.Quantity{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), clusterv1.Acceptance{}.OpenAPIModelName(), clusterv1.ManagedClusterClaim{}.OpenAPIModelName(), clusterv1.ManagedClusterVersion{}.OpenAPIModelName()},
 	}
 }
 
@@ -5929,6 +6022,772 @@ func schema_pkg_apis_rbac_v1alpha1_RoleRef(ref common.ReferenceCallback) common.
 					},
 				},
 				Required: []string{"kind"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_register_v1alpha1_CSRStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CSRStatus is what the driver csr has approved for a cluster.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"agents": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Names of agents that have got a certificate by their first request, newest last, ten at most.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_register_v1alpha1_IAMRole(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "IAMRole is a role of AWS IAM.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name of the role.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"arn": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ARN of the role.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"trustPolicy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Trust policy of the role, in JSON.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"accessPolicy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Access policy of the role, in JSON.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"tags": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Tags of the role.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"name", "arn"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_register_v1alpha1_IRSAClaim(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "IRSAClaim is the claim to be an EKS cluster. No two clusters of a hub have the same one, or one with the same identity.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"managedClusterARN": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ARN of the EKS cluster: arn:<partition>:eks:<region>:<account>:cluster/<name>.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"claimedBy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Who made the claim.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"claimedAt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "When the claim was made.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"withdrawn": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Whether the claim is withdrawn: it ends once everything that was made for it is removed.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"managedClusterARN"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_register_v1alpha1_IRSAStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "IRSAStatus is an IAM identity.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"hash": {
+						SchemaProps: spec.SchemaProps{
+							Description: "MD5 of the accounts and names of both clusters, in hexadecimal, which the names of the roles contain.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"hubRoleARN": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ARN of the role in the account of the hub that the cluster acts as.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"managedClusterRoleARN": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ARN of the role in the account of the cluster that may assume it.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"provisioned": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Whether AWS may have something of this identity. It is set before the first request to AWS that makes something, and unset after the last one that removes it.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"appliedHash": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Hash of what AWS was last told to have.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_register_v1alpha1_ManagedClusterAcceptance(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ManagedClusterAcceptance accepts or denies a managed cluster. It is put to managedclusters/<name>/accept, and is not stored: what was decided is in the ManagedCluster.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object metadata. The name is that of the ManagedCluster; a uid or resourceVersion, if given, must be that of the ManagedCluster.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The decision.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(registerv1alpha1.ManagedClusterAcceptanceSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "What has come of it.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(registerv1alpha1.ManagedClusterAcceptanceStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"spec"},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName(), registerv1alpha1.ManagedClusterAcceptanceSpec{}.OpenAPIModelName(), registerv1alpha1.ManagedClusterAcceptanceStatus{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_register_v1alpha1_ManagedClusterAcceptanceSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ManagedClusterAcceptanceSpec is a decision about a cluster.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"accepted": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Whether the hub accepts the cluster. To deny it takes all its access away at once.",
+							Default:     false,
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"reason": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Why; up to 1024 characters, which the condition HubAcceptedManagedCluster shows.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"requesters": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "set",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Users whose pending requests for the first certificate of an agent of the cluster are approved with it. By default they are who created the ManagedCluster and the bootstrap identities of the hub.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"accepted"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_register_v1alpha1_ManagedClusterAcceptanceStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ManagedClusterAcceptanceStatus is what has come of a decision.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"decidedBy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Who decided.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"decidedAt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "When it was decided.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"driver": {
+						SchemaProps: spec.SchemaProps{
+							Description: "How the cluster shows the hub who it is.\n\nPossible enum values:\n - `\"aws-irsa\"` is by AWS IAM roles, as enhancement proposal \"AWS IAM based registration\" of Open Cluster Management has it.\n - `\"csr\"` is by client certificates, which the hub signs.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"aws-irsa", "csr"},
+						},
+					},
+					"approvedRequests": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Names of the CertificateSigningRequests that were approved.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_register_v1alpha1_ManagedClusterIRSA(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ManagedClusterIRSA is the IAM identity of a managed cluster on EKS. Posted to managedclusters/<name>/irsa, it claims the ARN of that cluster, and the answer has all that both AWS accounts need; deleted there, the claim is withdrawn and what was made for it removed.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object metadata. The name is that of the ManagedCluster.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "What is claimed.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(registerv1alpha1.ManagedClusterIRSASpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "What it takes.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(registerv1alpha1.ManagedClusterIRSAState{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName(), registerv1alpha1.ManagedClusterIRSASpec{}.OpenAPIModelName(), registerv1alpha1.ManagedClusterIRSAState{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_register_v1alpha1_ManagedClusterIRSASpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ManagedClusterIRSASpec is what is claimed.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"managedClusterARN": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ARN of the EKS cluster: arn:<partition>:eks:<region>:<account>:cluster/<name>. When it is not given, the annotations of the ManagedCluster say it.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"oidcProvider": {
+						SchemaProps: spec.SchemaProps{
+							Description: "OIDC provider of the EKS cluster, without https://. It is only for the documents of the answer, which have <oidc-provider> in its place when it is not given.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"serviceAccounts": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "ServiceAccounts of the EKS cluster, each as namespace:name, that may act as it. They are only for the documents of the answer. By default it is the one of the agent.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_register_v1alpha1_ManagedClusterIRSAState(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ManagedClusterIRSAState is what a claim takes in both AWS accounts.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"hubClusterARN": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ARN of the hub's own EKS cluster.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"hash": {
+						SchemaProps: spec.SchemaProps{
+							Description: "MD5 of the accounts and names of both clusters, in hexadecimal.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"hubRole": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The role in the account of the hub. The server makes it, unless it was told not to.",
+							Ref:         ref(registerv1alpha1.IAMRole{}.OpenAPIModelName()),
+						},
+					},
+					"managedClusterRole": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The role in the account of the cluster, which its administrator makes.",
+							Ref:         ref(registerv1alpha1.IAMRole{}.OpenAPIModelName()),
+						},
+					},
+					"group": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Group of the hub that the identity is mapped to.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"commands": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Commands of the aws command line that make the role in the account of the cluster.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"accepted": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Whether the hub accepts the cluster.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"type",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The state of the identity, as in the ManagedClusterRegistration.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(metav1.Condition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.Condition{}.OpenAPIModelName(), registerv1alpha1.IAMRole{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_register_v1alpha1_ManagedClusterRegistration(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ManagedClusterRegistration is the server's record of who a managed cluster is. It has the name of its ManagedCluster and exists from when that is created until everything of the cluster is removed from the hub. Nobody but the server writes it.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Who the cluster is.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(registerv1alpha1.ManagedClusterRegistrationSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "What the cluster has been given for that.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(registerv1alpha1.ManagedClusterRegistrationStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName(), registerv1alpha1.ManagedClusterRegistrationSpec{}.OpenAPIModelName(), registerv1alpha1.ManagedClusterRegistrationStatus{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_register_v1alpha1_ManagedClusterRegistrationList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ManagedClusterRegistrationList is a list of ManagedClusterRegistrations.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard list metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The ManagedClusterRegistrations.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(registerv1alpha1.ManagedClusterRegistration{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			metav1.ListMeta{}.OpenAPIModelName(), registerv1alpha1.ManagedClusterRegistration{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_register_v1alpha1_ManagedClusterRegistrationSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ManagedClusterRegistrationSpec is who a cluster is.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"managedClusterUID": {
+						SchemaProps: spec.SchemaProps{
+							Description: "UID of the ManagedCluster that this is the record of.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"requestedBy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Who created the ManagedCluster.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(registerv1alpha1.Requester{}.OpenAPIModelName()),
+						},
+					},
+					"driver": {
+						SchemaProps: spec.SchemaProps{
+							Description: "How the cluster shows the hub who it is: csr, or aws-irsa once it has claimed an ARN.\n\nPossible enum values:\n - `\"aws-irsa\"` is by AWS IAM roles, as enhancement proposal \"AWS IAM based registration\" of Open Cluster Management has it.\n - `\"csr\"` is by client certificates, which the hub signs.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"aws-irsa", "csr"},
+						},
+					},
+					"irsa": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The EKS cluster that it is; only with the driver aws-irsa.",
+							Ref:         ref(registerv1alpha1.IRSAClaim{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			registerv1alpha1.IRSAClaim{}.OpenAPIModelName(), registerv1alpha1.Requester{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_register_v1alpha1_ManagedClusterRegistrationStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ManagedClusterRegistrationStatus is what a cluster has been given.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"type",
+								},
+								"x-kubernetes-list-type":       "map",
+								"x-kubernetes-patch-merge-key": "type",
+								"x-kubernetes-patch-strategy":  "merge",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The state of the registration. Known types are AccessGranted, IdentityReady and CleanedUp.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(metav1.Condition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"irsa": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The IAM identity of the cluster; only with the driver aws-irsa.",
+							Ref:         ref(registerv1alpha1.IRSAStatus{}.OpenAPIModelName()),
+						},
+					},
+					"csr": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Client certificates that were approved for agents of the cluster; only with the driver csr.",
+							Ref:         ref(registerv1alpha1.CSRStatus{}.OpenAPIModelName()),
+						},
+					},
+					"autoApprovedAt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "When the cluster was accepted by a rule of automatic approval; such a rule accepts a cluster once.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName(), registerv1alpha1.CSRStatus{}.OpenAPIModelName(), registerv1alpha1.IRSAStatus{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_register_v1alpha1_Requester(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Requester is a user of the hub.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"username": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name of the user.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"groups": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Groups of the user.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
 			},
 		},
 	}

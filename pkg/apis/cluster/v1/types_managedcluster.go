@@ -8,6 +8,20 @@ import (
 // ClusterNameLabel labels the hub namespace of a managed cluster with the name of that cluster.
 const ClusterNameLabel = "open-cluster-management.io/cluster-name"
 
+// ManagedClusterFinalizer holds a deleted ManagedCluster that was accepted until nothing
+// of it is left on the hub.
+const ManagedClusterFinalizer = "cluster.open-cluster-management.io/api-resource-cleanup"
+
+// Reasons of the condition HubAcceptedManagedCluster.
+const (
+	// ReasonHubClusterAdminAccepted says that the cluster has its access to the hub.
+	ReasonHubClusterAdminAccepted = "HubClusterAdminAccepted"
+	// ReasonHubClusterAdminDenied says that it has none.
+	ReasonHubClusterAdminDenied = "HubClusterAdminDenied"
+	// ReasonError says that it could not be given its access yet.
+	ReasonError = "Error"
+)
+
 // Condition types of a ManagedCluster.
 const (
 	// ManagedClusterConditionHubAccepted is True once the hub has accepted the cluster.
@@ -140,6 +154,38 @@ type ManagedClusterStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	ClusterClaims []ManagedClusterClaim `json:"clusterClaims,omitempty"`
+
+	// Who decided whether the hub accepts the cluster. Set by the server.
+	// +optional
+	Acceptance *Acceptance `json:"acceptance,omitempty"`
+}
+
+// Acceptance is who decided whether the hub accepts a cluster.
+type Acceptance struct {
+	// Whether the hub accepts the cluster.
+	Accepted bool `json:"accepted"`
+
+	// User who decided.
+	// +optional
+	DecidedBy string `json:"decidedBy,omitempty"`
+
+	// When it was decided.
+	// +optional
+	// +nullable
+	DecidedAt metav1.Time `json:"decidedAt,omitempty"`
+
+	// Why, in the words of who decided.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+
+	// Whether it was the cluster itself that left the hub. The server then deletes its ManagedCluster.
+	// +optional
+	Left bool `json:"left,omitempty"`
+
+	// Users whose pending requests for the first certificate of an agent are approved with it.
+	// +optional
+	// +listType=atomic
+	Requesters []string `json:"requesters,omitempty"`
 }
 
 // ManagedClusterVersion holds versions of what runs a cluster.

@@ -8,6 +8,11 @@
 package v1
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Acceptance) OpenAPIModelName() string {
+	return "io.open-cluster-management.cluster.v1.Acceptance"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in ClientConfig) OpenAPIModelName() string {
 	return "io.open-cluster-management.cluster.v1.ClientConfig"
 }

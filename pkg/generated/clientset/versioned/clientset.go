@@ -15,6 +15,7 @@ import (
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/cluster/v1"
 	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/cluster/v1beta2"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/rbac/v1alpha1"
+	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/register/v1alpha1"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/search/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/work/v1"
 )
@@ -25,6 +26,7 @@ type Interface interface {
 	ClusterV1() clusterv1.ClusterV1Interface
 	ClusterV1beta2() clusterv1beta2.ClusterV1beta2Interface
 	RbacV1alpha1() rbacv1alpha1.RbacV1alpha1Interface
+	RegisterV1alpha1() registerv1alpha1.RegisterV1alpha1Interface
 	SearchV1alpha1() searchv1alpha1.SearchV1alpha1Interface
 	WorkV1() workv1.WorkV1Interface
 }
@@ -36,6 +38,7 @@ type Clientset struct {
 	clusterV1             *clusterv1.ClusterV1Client
 	clusterV1beta2        *clusterv1beta2.ClusterV1beta2Client
 	rbacV1alpha1          *rbacv1alpha1.RbacV1alpha1Client
+	registerV1alpha1      *registerv1alpha1.RegisterV1alpha1Client
 	searchV1alpha1        *searchv1alpha1.SearchV1alpha1Client
 	workV1                *workv1.WorkV1Client
 }
@@ -58,6 +61,11 @@ func (c *Clientset) ClusterV1beta2() clusterv1beta2.ClusterV1beta2Interface {
 // RbacV1alpha1 retrieves the RbacV1alpha1Client
 func (c *Clientset) RbacV1alpha1() rbacv1alpha1.RbacV1alpha1Interface {
 	return c.rbacV1alpha1
+}
+
+// RegisterV1alpha1 retrieves the RegisterV1alpha1Client
+func (c *Clientset) RegisterV1alpha1() registerv1alpha1.RegisterV1alpha1Interface {
+	return c.registerV1alpha1
 }
 
 // SearchV1alpha1 retrieves the SearchV1alpha1Client
@@ -130,6 +138,10 @@ func NewForConfigAndClient(c *rest.Config, httpClient *http.Client) (*Clientset,
 	if err != nil {
 		return nil, err
 	}
+	cs.registerV1alpha1, err = registerv1alpha1.NewForConfigAndClient(&configShallowCopy, httpClient)
+	if err != nil {
+		return nil, err
+	}
 	cs.searchV1alpha1, err = searchv1alpha1.NewForConfigAndClient(&configShallowCopy, httpClient)
 	if err != nil {
 		return nil, err
@@ -163,6 +175,7 @@ func New(c rest.Interface) *Clientset {
 	cs.clusterV1 = clusterv1.New(c)
 	cs.clusterV1beta2 = clusterv1beta2.New(c)
 	cs.rbacV1alpha1 = rbacv1alpha1.New(c)
+	cs.registerV1alpha1 = registerv1alpha1.New(c)
 	cs.searchV1alpha1 = searchv1alpha1.New(c)
 	cs.workV1 = workv1.New(c)
 

@@ -20,6 +20,7 @@ import (
 	cluster "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/cluster"
 	internalinterfaces "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/internalinterfaces"
 	rbac "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/rbac"
+	register "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/register"
 	search "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/search"
 	work "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/work"
 )
@@ -318,6 +319,7 @@ type SharedInformerFactory interface {
 	Authentication() authentication.Interface
 	Cluster() cluster.Interface
 	Rbac() rbac.Interface
+	Register() register.Interface
 	Search() search.Interface
 	Work() work.Interface
 }
@@ -332,6 +334,10 @@ func (f *sharedInformerFactory) Cluster() cluster.Interface {
 
 func (f *sharedInformerFactory) Rbac() rbac.Interface {
 	return rbac.New(f, f.namespace, f.tweakListOptions)
+}
+
+func (f *sharedInformerFactory) Register() register.Interface {
+	return register.New(f, f.namespace, f.tweakListOptions)
 }
 
 func (f *sharedInformerFactory) Search() search.Interface {

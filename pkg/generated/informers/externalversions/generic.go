@@ -13,6 +13,7 @@ import (
 	v1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	v1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
 	v1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
@@ -62,6 +63,10 @@ func (f *sharedInformerFactory) ForResource(resource schema.GroupVersionResource
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Rbac().V1alpha1().ClusterNamespaces().Informer()}, nil
 	case v1alpha1.SchemeGroupVersion.WithResource("clusterpermissions"):
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Rbac().V1alpha1().ClusterPermissions().Informer()}, nil
+
+		// Group=register.open-cluster-management.io, Version=v1alpha1
+	case registerv1alpha1.SchemeGroupVersion.WithResource("managedclusters"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Register().V1alpha1().ManagedClusterRegistrations().Informer()}, nil
 
 		// Group=search.open-cluster-management.io, Version=v1alpha1
 	case searchv1alpha1.SchemeGroupVersion.WithResource("fleetresources"):

@@ -25,6 +25,8 @@ type ManagedClusterStatusApplyConfiguration struct {
 	Version *ManagedClusterVersionApplyConfiguration `json:"version,omitempty"`
 	// Facts that the cluster claims about itself.
 	ClusterClaims []ManagedClusterClaimApplyConfiguration `json:"clusterClaims,omitempty"`
+	// Who decided whether the hub accepts the cluster. Set by the server.
+	Acceptance *AcceptanceApplyConfiguration `json:"acceptance,omitempty"`
 }
 
 // ManagedClusterStatusApplyConfiguration constructs a declarative configuration of the ManagedClusterStatus type for use with
@@ -80,5 +82,13 @@ func (b *ManagedClusterStatusApplyConfiguration) WithClusterClaims(values ...*Ma
 		}
 		b.ClusterClaims = append(b.ClusterClaims, *values[i])
 	}
+	return b
+}
+
+// WithAcceptance sets the Acceptance field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Acceptance field is set to the value of the last call.
+func (b *ManagedClusterStatusApplyConfiguration) WithAcceptance(value *AcceptanceApplyConfiguration) *ManagedClusterStatusApplyConfiguration {
+	b.Acceptance = value
 	return b
 }

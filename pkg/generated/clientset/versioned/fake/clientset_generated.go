@@ -21,6 +21,8 @@ import (
 	fakeclusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/cluster/v1beta2/fake"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/rbac/v1alpha1"
 	fakerbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/rbac/v1alpha1/fake"
+	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/register/v1alpha1"
+	fakeregisterv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/register/v1alpha1/fake"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/search/v1alpha1"
 	fakesearchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/search/v1alpha1/fake"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/work/v1"
@@ -150,6 +152,11 @@ func (c *Clientset) ClusterV1beta2() clusterv1beta2.ClusterV1beta2Interface {
 // RbacV1alpha1 retrieves the RbacV1alpha1Client
 func (c *Clientset) RbacV1alpha1() rbacv1alpha1.RbacV1alpha1Interface {
 	return &fakerbacv1alpha1.FakeRbacV1alpha1{Fake: &c.Fake}
+}
+
+// RegisterV1alpha1 retrieves the RegisterV1alpha1Client
+func (c *Clientset) RegisterV1alpha1() registerv1alpha1.RegisterV1alpha1Interface {
+	return &fakeregisterv1alpha1.FakeRegisterV1alpha1{Fake: &c.Fake}
 }
 
 // SearchV1alpha1 retrieves the SearchV1alpha1Client

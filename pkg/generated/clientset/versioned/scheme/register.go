@@ -14,6 +14,7 @@ import (
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
@@ -26,6 +27,7 @@ var localSchemeBuilder = runtime.SchemeBuilder{
 	clusterv1.AddToScheme,
 	clusterv1beta2.AddToScheme,
 	rbacv1alpha1.AddToScheme,
+	registerv1alpha1.AddToScheme,
 	searchv1alpha1.AddToScheme,
 	workv1.AddToScheme,
 }
