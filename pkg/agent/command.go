@@ -2,8 +2,10 @@ package agent
 
 import (
 	"context"
+	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -22,7 +24,8 @@ func NewCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "agent",
 		Short: "Does on one managed cluster what its hub asks for: ManifestWorks and ManagedServiceAccounts",
-		Long: `The agent runs on, or next to, a managed cluster. It watches the ManifestWorks
+		Long: `The agent runs on, or next to, a managed cluster. It registers the cluster with
+the hub, and keeps its credentials there valid. It watches the ManifestWorks
 in the namespace of that cluster on the hub, applies their manifests on the
 managed cluster, keeps the applied objects as the works give them, removes what
 left the works, and reports the state of it all to the hub. It also keeps the
@@ -53,14 +56,28 @@ the hub, and reports what is on the cluster, so that it can be searched for.`,
 	}
 	width, _, _ := term.TerminalSize(command.OutOrStdout())
 	cliflag.SetUsageAndHelpFunc(command, flags, width)
+	command.AddCommand(newTokenCommand())
 	command.SetContext(context.Background())
 	return command
+}
+
+// contextWithSignals returns a context that ends on SIGTERM and SIGINT, and after a time.
+func contextWithSignals(parent context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(parent, syscall.SIGTERM, syscall.SIGINT)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	return ctx, func() {
+		cancel()
+		stop()
+	}
 }
 
 func run(ctx context.Context, options *Options) error {
 	config, err := options.Config()
 	if err != nil {
 		return err
+	}
+	if register := config.Registration; register != nil && options.Registration.Dir == "" {
+		defer func() { _ = os.RemoveAll(register.Dir) }()
 	}
 	completed, err := config.Complete()
 	if err != nil {
@@ -70,8 +87,12 @@ func run(ctx context.Context, options *Options) error {
 	if err != nil {
 		return err
 	}
+	hub := "to be registered with"
+	if config.Hub != nil {
+		hub = config.Hub.Host
+	}
 	klog.FromContext(ctx).Info("Starting", "version", version.Get().GitVersion, "cluster", config.ClusterName,
-		"hub", config.Hub.Host, "managedCluster", config.Managed.Host, "agentID", config.AgentID)
+		"hub", hub, "managedCluster", config.Managed.Host, "agentID", config.AgentID)
 	defer klog.Flush()
 	return agent.Run(ctx)
 }

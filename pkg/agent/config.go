@@ -3,6 +3,7 @@ package agent
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent/inventory"
+	"open-cluster-management.io/hub-apiserver/pkg/agent/registration"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 )
 
@@ -48,8 +50,11 @@ type Config struct {
 	// ManagedEndpoint is the URL of the managed cluster's API server that is reported
 	// with them; none if empty.
 	ManagedEndpoint string
-	// Hub and Managed are how to reach the two clusters.
+	// Hub and Managed are how to reach the two clusters. Hub is nil if there is a Registration.
 	Hub, Managed *rest.Config
+	// Registration makes the cluster a member of its hub, and so says how to reach the hub;
+	// nil if Hub does. Its ClusterName, clients, endpoint and clock are filled in.
+	Registration *registration.Config
 	// ManagedCA reads what verifies the managed cluster's API server; what
 	// Managed says if nil.
 	ManagedCA func() ([]byte, error)
@@ -59,9 +64,18 @@ type Config struct {
 
 // Config turns the options into a configuration. It reads the kubeconfigs.
 func (o *Options) Config() (*Config, error) {
-	hub, err := clientcmd.BuildConfigFromFlags("", o.HubKubeconfig)
+	var hub *rest.Config
+	register, err := o.Registration.Config()
 	if err != nil {
-		return nil, fmt.Errorf("--hub-kubeconfig: %w", err)
+		return nil, err
+	}
+	if register == nil {
+		if hub, err = clientcmd.BuildConfigFromFlags("", o.HubKubeconfig); err != nil {
+			return nil, fmt.Errorf("--hub-kubeconfig: %w", err)
+		}
+		o.tune(hub)
+	} else {
+		register.Tune = o.tune
 	}
 	loadManaged := rest.InClusterConfig
 	if o.Kubeconfig != "" {
@@ -80,35 +94,36 @@ func (o *Options) Config() (*Config, error) {
 		// From within the cluster it is an address that means nothing elsewhere.
 		endpoint = managed.Host
 	}
-	for _, config := range []*rest.Config{hub, managed} {
-		config.UserAgent = "open-cluster-management-agent/" + version.Get().GitVersion
-		config.QPS, config.Burst = o.QPS, o.Burst
-		// Warnings are about manifests, whose authors do not read this log.
-		config.WarningHandlerWithContext = rest.NoWarnings{}
-		if o.QPS > 0 {
-			// One budget for all clients of a cluster.
-			config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(o.QPS, o.Burst)
-		}
-	}
+	o.tune(managed)
 	return &Config{
 		ClusterName: o.ClusterName, AgentID: o.AgentID, HealthBindAddress: o.HealthBindAddress,
 		Workers: o.Workers, NoWorks: !o.Works, EvictionGracePeriod: o.EvictionGracePeriod,
 		ServiceAccountNamespace: o.ServiceAccountNamespace, TokenVerifyInterval: o.TokenVerifyInterval,
 		Inventory: settings, ManagedEndpoint: endpoint,
-		Hub: hub, Managed: managed, ManagedCA: caOf(loadManaged),
+		Hub: hub, Managed: managed, ManagedCA: caOf(loadManaged), Registration: register,
 	}, nil
+}
+
+// tune sets what is common to all clients of a cluster.
+func (o *Options) tune(config *rest.Config) {
+	config.UserAgent = "open-cluster-management-agent/" + version.Get().GitVersion
+	config.QPS, config.Burst = o.QPS, o.Burst
+	// Warnings are about manifests, whose authors do not read this log.
+	config.WarningHandlerWithContext = rest.NoWarnings{}
+	if o.QPS > 0 {
+		// One budget for all clients of a cluster.
+		config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(o.QPS, o.Burst)
+	}
 }
 
 type completedConfig struct {
 	*Config
-	hubHash string
 
-	hub, managed versioned.Interface
-	hubKube      kubernetes.Interface
-	managedKube  kubernetes.Interface
-	dynamic      dynamic.Interface
-	metadata     metadata.Interface
-	discovery    discovery.DiscoveryInterface
+	managed     versioned.Interface
+	managedKube kubernetes.Interface
+	dynamic     dynamic.Interface
+	metadata    metadata.Interface
+	discovery   discovery.DiscoveryInterface
 }
 
 // CompletedConfig is a Config with defaults and clients. Only Complete makes one.
@@ -118,9 +133,9 @@ type CompletedConfig struct {
 
 // Complete fills in defaults and makes the clients. It makes no request.
 func (c *Config) Complete() (CompletedConfig, error) {
-	completed := &completedConfig{Config: c, hubHash: HubHash(c.Hub.Host)}
-	if c.AgentID == "" {
-		c.AgentID = completed.hubHash
+	completed := &completedConfig{Config: c}
+	if (c.Hub == nil) == (c.Registration == nil) {
+		return CompletedConfig{}, errors.New("exactly one of a hub and a registration is needed")
 	}
 	if c.ServiceAccountNamespace == "" {
 		c.ServiceAccountNamespace = DefaultServiceAccountNamespace
@@ -135,14 +150,8 @@ func (c *Config) Complete() (CompletedConfig, error) {
 		c.Clock = clock.RealClock{}
 	}
 	var err error
-	if completed.hub, err = versioned.NewForConfig(c.Hub); err != nil {
-		return CompletedConfig{}, fmt.Errorf("hub client: %w", err)
-	}
 	if completed.managed, err = versioned.NewForConfig(c.Managed); err != nil {
 		return CompletedConfig{}, fmt.Errorf("managed cluster client: %w", err)
-	}
-	if completed.hubKube, err = kubernetes.NewForConfig(c.Hub); err != nil {
-		return CompletedConfig{}, fmt.Errorf("hub client: %w", err)
 	}
 	if completed.managedKube, err = kubernetes.NewForConfig(c.Managed); err != nil {
 		return CompletedConfig{}, fmt.Errorf("managed cluster client: %w", err)
@@ -155,6 +164,10 @@ func (c *Config) Complete() (CompletedConfig, error) {
 	}
 	if completed.discovery, err = discovery.NewDiscoveryClientForConfig(c.Managed); err != nil {
 		return CompletedConfig{}, fmt.Errorf("managed cluster client: %w", err)
+	}
+	if r := c.Registration; r != nil {
+		r.ClusterName, r.Managed, r.Dynamic, r.Clock = c.ClusterName, completed.managedKube, completed.dynamic, c.Clock
+		r.Endpoint, r.CA = c.ManagedEndpoint, c.ManagedCA
 	}
 	return CompletedConfig{completed}, nil
 }

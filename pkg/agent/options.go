@@ -26,8 +26,11 @@ const (
 
 // Options are the flags of the agent.
 type Options struct {
-	// HubKubeconfig is the file with the hub's address and the agent's credentials there.
+	// HubKubeconfig is the file with the hub's address and the agent's credentials there;
+	// empty if the agent gets them by its registration.
 	HubKubeconfig string
+	// Registration is how it gets them.
+	Registration *RegistrationOptions
 	// Kubeconfig is the same for the managed cluster; the agent's own
 	// ServiceAccount is used if it is empty.
 	Kubeconfig string
@@ -74,7 +77,8 @@ func NewOptions() *Options {
 		ServiceAccountNamespace: DefaultServiceAccountNamespace,
 		TokenVerifyInterval:     DefaultTokenVerifyInterval,
 
-		Inventory: inventory.NewOptions(),
+		Inventory:    inventory.NewOptions(),
+		Registration: NewRegistrationOptions(),
 
 		Logs:    logs.NewOptions(),
 		Metrics: metrics.NewOptions(),
@@ -85,7 +89,7 @@ func NewOptions() *Options {
 func (o *Options) Flags() cliflag.NamedFlagSets {
 	var flags cliflag.NamedFlagSets
 	fs := flags.FlagSet("agent")
-	fs.StringVar(&o.HubKubeconfig, "hub-kubeconfig", o.HubKubeconfig, "File with the address of the hub and the credentials of this agent there. Required.")
+	fs.StringVar(&o.HubKubeconfig, "hub-kubeconfig", o.HubKubeconfig, "File with the address of the hub and the credentials of this agent there. Required without --bootstrap-kubeconfig.")
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "File with the address of the managed cluster and the credentials of this agent there. The agent's own ServiceAccount is used when this is empty.")
 	fs.StringVar(&o.ClusterName, "cluster-name", o.ClusterName, "Name of the managed cluster on the hub. Required.")
 	fs.StringVar(&o.AgentID, "agent-id", o.AgentID, "Identity of this agent in the AppliedManifestWorks it writes. The hash of the hub's URL when this is empty.")
@@ -97,6 +101,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	fs.DurationVar(&o.EvictionGracePeriod, "eviction-grace-period", o.EvictionGracePeriod, "How long applied objects stay when the hub has lost their ManifestWork, as by a loss of its data. Works that are deleted are cleaned up at once.")
 	fs.StringVar(&o.ServiceAccountNamespace, "service-account-namespace", o.ServiceAccountNamespace, "Namespace of the managed cluster for the ServiceAccounts of ManagedServiceAccounts.")
 	fs.DurationVar(&o.TokenVerifyInterval, "token-verify-interval", o.TokenVerifyInterval, "How often a reported token is checked without a reason: the Secret on the hub is read, and the managed cluster is asked whether it accepts the token.")
+	o.Registration.AddFlags(flags.FlagSet("registration"))
 	o.Inventory.AddFlags(flags.FlagSet("inventory"))
 	logsapi.AddFlags(o.Logs, flags.FlagSet("logs"))
 	o.Metrics.AddFlags(flags.FlagSet("metrics"))
@@ -106,8 +111,11 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 // Validate returns everything that is wrong with the options.
 func (o *Options) Validate() error {
 	var errs []error
-	if o.HubKubeconfig == "" {
-		errs = append(errs, errors.New("--hub-kubeconfig is required"))
+	if o.HubKubeconfig == "" && o.Registration.BootstrapKubeconfig == "" {
+		errs = append(errs, errors.New("--bootstrap-kubeconfig or --hub-kubeconfig is required"))
+	}
+	if o.HubKubeconfig != "" && o.Registration.BootstrapKubeconfig != "" {
+		errs = append(errs, errors.New("--bootstrap-kubeconfig and --hub-kubeconfig exclude each other"))
 	}
 	if o.ClusterName == "" {
 		errs = append(errs, errors.New("--cluster-name is required"))
@@ -135,6 +143,7 @@ func (o *Options) Validate() error {
 	if o.QPS > 0 && o.Burst < 1 {
 		errs = append(errs, fmt.Errorf("--kube-api-burst must be at least 1, not %d", o.Burst))
 	}
+	errs = append(errs, o.Registration.Validate()...)
 	errs = append(errs, o.Inventory.Validate()...)
 	errs = append(errs, o.Metrics.Validate()...)
 	return utilerrors.NewAggregate(errs)

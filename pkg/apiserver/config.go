@@ -23,6 +23,7 @@ import (
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
+	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
@@ -66,6 +67,8 @@ type ExtraConfig struct {
 	Embedded *etcd.Server
 	// Search is how the fleet is searched; nil for a server without search.
 	Search *SearchConfig
+	// Registration is how managed clusters register, if this server serves ManagedClusters.
+	Registration *RegistrationConfig
 }
 
 // Config is what a server is made of.
@@ -128,6 +131,17 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 	}
 	hubRoles := kubeinformers.NewSharedInformerFactoryWithOptions(hub, 0, kubeinformers.WithTransform(onlyRules))
 	deliverer := c.deliverer(clients, informers, hub, hubRoles.Rbac().V1(), addons)
+	labelled := kubeinformers.NewSharedInformerFactoryWithOptions(hub, 0, kubeinformers.WithTweakListOptions(func(options *metav1.ListOptions) {
+		options.LabelSelector = clusterv1.ClusterNameLabel
+	}), kubeinformers.WithTransform(withoutManagedFields))
+	registering := &clusterRegistration{}
+	if clients.clusters == clients.own {
+		if registering, err = c.newRegistration(clients, informers, hub, labelled); err != nil {
+			return nil, err
+		}
+	} else {
+		c.generic.MergedResourceConfig.DisableVersions(registerv1alpha1.SchemeGroupVersion)
+	}
 	table := Resources(Dependencies{
 		Permissions: clusterpermission.Options{
 			Delivery:        deliverer,
@@ -144,6 +158,7 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 			CachedSets:      resolver,
 		},
 		MaximumTokenValidity: c.extra.MaximumTokenValidity,
+		Registration:         registering.dependencies,
 	})
 	var virtual []definition.Virtual
 	var fleet *fleetSearch
@@ -174,9 +189,7 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 
 	s := &Server{
 		generic: generic, hub: hub, extra: c.extra, clients: clients, informers: informers, hubRoles: hubRoles, addons: addons, search: fleet,
-		hubInformers: kubeinformers.NewSharedInformerFactoryWithOptions(hub, 0, kubeinformers.WithTweakListOptions(func(options *metav1.ListOptions) {
-			options.LabelSelector = clusterv1.ClusterNameLabel
-		}), kubeinformers.WithTransform(withoutManagedFields)),
+		hubInformers: labelled,
 	}
 	works := s.informers.works.Work().V1().ManifestWorks()
 	repair, err := worksync.NewController(deliverer, worksync.Informers{
@@ -192,6 +205,7 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 		return nil, err
 	}
 	s.controllers = append(s.controllers, repair.Run)
+	s.controllers = append(s.controllers, registering.controllers...)
 	s.addClusterSets(resolver)
 	if clients.works == clients.own {
 		// A hub that keeps the works elsewhere has its own way to expire them, and to

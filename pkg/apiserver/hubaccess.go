@@ -54,9 +54,10 @@ type hubKeeps struct {
 func newHubAccess(hub kubernetes.Interface, leaseNamespaces []string, keeps hubKeeps, search bool) *hubAccess {
 	a := &hubAccess{hub: hub}
 	addTo := func(list *[]authorizationv1.ResourceAttributes, namespace, group, resource string, verbs ...string) {
+		resource, subresource, _ := strings.Cut(resource, "/")
 		for _, verb := range verbs {
 			*list = append(*list, authorizationv1.ResourceAttributes{
-				Namespace: namespace, Group: group, Resource: resource, Verb: verb,
+				Namespace: namespace, Group: group, Resource: resource, Subresource: subresource, Verb: verb,
 			})
 		}
 	}
@@ -89,6 +90,10 @@ func newHubAccess(hub kubernetes.Interface, leaseNamespaces []string, keeps hubK
 	}
 	if keeps.clusters {
 		add("", clusterv1.GroupName, "managedclusters", "get", "list", "watch")
+	} else {
+		for _, a := range registrationAccess {
+			add("", a.group, a.resource, a.verbs...)
+		}
 	}
 	if keeps.sets {
 		add("", clusterv1.GroupName, "managedclustersets", "get", "list", "watch")
@@ -171,6 +176,9 @@ func describe(a authorizationv1.ResourceAttributes) string {
 	resource := a.Resource
 	if a.Group != "" {
 		resource += "." + a.Group
+	}
+	if a.Subresource != "" {
+		resource += "/" + a.Subresource
 	}
 	if a.Name != "" {
 		resource += "/" + a.Name

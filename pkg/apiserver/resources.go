@@ -18,6 +18,7 @@ import (
 	proxyv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1beta1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/registration"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/authentication/managedserviceaccount"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/cluster/managedcluster"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/cluster/managedclusterset"
@@ -26,6 +27,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/registry/proxy/clusterstatus"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/clusternamespace"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/clusterpermission"
+	managedclusterregistration "open-cluster-management.io/hub-apiserver/pkg/registry/register/managedcluster"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/search/fleetresource"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/search/inventory"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/search/search"
@@ -46,6 +48,16 @@ type Dependencies struct {
 	Placement managedserviceaccount.Placement
 	// MaximumTokenValidity bounds how long their tokens are valid; 0 for no bound.
 	MaximumTokenValidity time.Duration
+	// Registration registers managed clusters; nil for a server that does not.
+	Registration *RegistrationDependencies
+}
+
+// RegistrationDependencies are what ManagedClusters and their registrations need of each other.
+type RegistrationDependencies struct {
+	Registrar *registration.Registrar
+	// Records and Decisions, which the Registrar has, are given their stores by the table.
+	Records   *managedclusterregistration.Records
+	Decisions *managedcluster.Decisions
 }
 
 // SearchDependencies are what the group search.open-cluster-management.io needs.
@@ -57,8 +69,15 @@ type SearchDependencies struct {
 
 // Resources is the one table of everything stored.
 func Resources(d Dependencies) []definition.Resource {
+	clusters := managedcluster.Options{Authorizer: d.Authorizer}
+	var registrations managedclusterregistration.Options
+	if r := d.Registration; r != nil {
+		clusters.Registration, clusters.Decisions = r.Registrar, r.Decisions
+		registrations.Registrar, registrations.Records = r.Registrar, r.Records
+	}
 	return []definition.Resource{
-		managedcluster.Definition(d.Authorizer),
+		managedcluster.Definition(clusters),
+		managedclusterregistration.Definition(registrations),
 		managedclusterset.Definition(),
 		managedclustersetbinding.Definition(d.Authorizer),
 		manifestwork.Definition(d.ManifestLimitBytes),

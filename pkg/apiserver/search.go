@@ -22,7 +22,6 @@ import (
 	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/component-base/featuregate"
 	baseversion "k8s.io/component-base/version"
 
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
@@ -36,15 +35,6 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/postgres"
 	"open-cluster-management.io/hub-apiserver/pkg/worksync"
 )
-
-// SearchByClusterPermission lets callers find on managed clusters what ClusterPermissions
-// let them list there, too. It takes an identity of the hub and one of a managed cluster for the same.
-const SearchByClusterPermission featuregate.Feature = "SearchByClusterPermission"
-
-// FeatureGates are the server's own.
-var FeatureGates = map[featuregate.Feature]featuregate.FeatureSpec{
-	SearchByClusterPermission: {Default: false, PreRelease: featuregate.Alpha},
-}
 
 // SearchEngine says what keeps the resources of the fleet.
 type SearchEngine string

@@ -24,6 +24,9 @@ func New(in io.Reader, out, errOut io.Writer) *cobra.Command {
 	command.SetOut(out)
 	command.SetErr(errOut)
 	access.AddFlags(command.PersistentFlags())
-	command.AddCommand(newSearch(access, streams))
+	command.AddCommand(
+		newInit(access, streams), newJoin(access, streams), newAccept(access, streams), newUnjoin(access, streams),
+		newSearch(access, streams),
+	)
 	return command
 }

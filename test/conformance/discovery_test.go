@@ -18,17 +18,17 @@ import (
 
 func TestDiscovery(t *testing.T) {
 	t.Parallel()
-	for _, k := range kinds() {
+	for _, k := range served() {
 		t.Run(k.arg(), func(t *testing.T) {
 			list, err := shared.kube.Discovery().ServerResourcesForGroupVersion(k.version.String())
 			if err != nil {
 				t.Fatal(err)
 			}
-			served := map[string]metav1.APIResource{}
+			resources := map[string]metav1.APIResource{}
 			for _, resource := range list.APIResources {
-				served[resource.Name] = resource
+				resources[resource.Name] = resource
 			}
-			main, ok := served[k.Name]
+			main, ok := resources[k.Name]
 			if !ok {
 				t.Fatalf("not served: %v", list.APIResources)
 			}
@@ -41,12 +41,16 @@ func TestDiscovery(t *testing.T) {
 			if main.StorageVersionHash == "" {
 				t.Error("no storage version hash, by which migrations know that they are due")
 			}
-			wantVerbs(t, main, "create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+			if k.ServerOwned {
+				wantVerbs(t, main, "get", "list", "watch")
+			} else {
+				wantVerbs(t, main, "create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+			}
 			if k.HasStatus() {
-				wantVerbs(t, served[k.Name+"/status"], "get", "patch", "update")
+				wantVerbs(t, resources[k.Name+"/status"], "get", "patch", "update")
 			}
 			for _, subresource := range k.subresources() {
-				if _, ok := served[k.Name+"/"+subresource]; !ok {
+				if _, ok := resources[k.Name+"/"+subresource]; !ok {
 					t.Errorf("%s is not served", subresource)
 				}
 			}
@@ -73,7 +77,7 @@ func TestPreferredVersion(t *testing.T) {
 	for _, group := range groups.Groups {
 		preferred[group.Name] = group.PreferredVersion.Version
 	}
-	for _, k := range kinds() {
+	for _, k := range served() {
 		if got := preferred[k.version.Group]; got == "" {
 			t.Errorf("group %s is not in discovery", k.version.Group)
 		} else if versions := k.versionsIn(k.version.Group); len(versions) > 1 && got != versions[0] {
@@ -100,7 +104,7 @@ func TestAPIResources(t *testing.T) {
 		t.Fatalf("%v: %s", err, stderr)
 	}
 	got := strings.Fields(stdout)
-	for _, k := range kinds() {
+	for _, k := range served() {
 		if listed := slices.Contains(got, k.Name+"."+k.version.Group); listed != slices.Contains(k.Categories, "ocm") {
 			t.Errorf("%s of %s: %t that it is among %v", k.Name, k.version.Group, listed, got)
 		}
@@ -121,14 +125,14 @@ func TestAPIServices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	served := map[schema.GroupVersion]bool{}
-	for _, k := range kinds() {
-		served[k.version] = true
+	versions := map[schema.GroupVersion]bool{}
+	for _, k := range served() {
+		versions[k.version] = true
 	}
 	for _, row := range apiserver.Virtual(apiserver.SearchDependencies{}) {
-		served[row.Version] = true
+		versions[row.Version] = true
 	}
-	for version := range served {
+	for version := range versions {
 		name := version.Version + "." + version.Group
 		if !slices.ContainsFunc(manifests, func(m *unstructured.Unstructured) bool { return m.GetName() == name }) {
 			t.Errorf("artifacts/apiservice has none for %s", version)
@@ -147,7 +151,7 @@ func TestAPIServices(t *testing.T) {
 	}
 	for _, manifest := range manifests {
 		version, group, _ := strings.Cut(manifest.GetName(), ".")
-		if !served[schema.GroupVersion{Group: group, Version: version}] {
+		if !versions[schema.GroupVersion{Group: group, Version: version}] {
 			t.Errorf("APIService %s is for a version that is not in the table", manifest.GetName())
 		}
 	}

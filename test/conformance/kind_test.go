@@ -29,8 +29,18 @@ type kind struct {
 	version schema.GroupVersion
 }
 
-// kinds is the table of everything served.
+// kinds is the table of everything that users write.
 func kinds() []kind {
+	return slices.DeleteFunc(served(), func(k kind) bool { return k.ServerOwned })
+}
+
+// serverOwned is the table of what only the server writes.
+func serverOwned() []kind {
+	return slices.DeleteFunc(served(), func(k kind) bool { return !k.ServerOwned })
+}
+
+// served is the table of everything stored and served.
+func served() []kind {
 	var out []kind
 	for _, resource := range apiserver.Resources(apiserver.Dependencies{}) {
 		for _, version := range resource.Versions {

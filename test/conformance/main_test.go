@@ -140,7 +140,7 @@ func (h *hub) waitForOpenAPI(ctx context.Context) error {
 		if err != nil {
 			return false, err
 		}
-		for _, k := range kinds() {
+		for _, k := range served() {
 			if paths["apis/"+k.version.String()] == nil {
 				return false, nil
 			}

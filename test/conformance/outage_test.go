@@ -88,7 +88,7 @@ func TestOutage(t *testing.T) {
 	wantAvailable := func(want bool) {
 		t.Helper()
 		eventually(t, fmt.Sprintf("every APIService says Available=%t", want), func(ctx context.Context) error {
-			for _, k := range kinds() {
+			for _, k := range served() {
 				name := k.version.Version + "." + k.version.Group
 				registration, err := client.ApiregistrationV1().APIServices().Get(ctx, name, metav1.GetOptions{})
 				if err != nil {
@@ -130,7 +130,7 @@ func TestOutage(t *testing.T) {
 // list anew, instead of missing what happened meanwhile.
 func (h *hub) wantExpired(t *testing.T) {
 	t.Helper()
-	for _, k := range kinds() {
+	for _, k := range served() {
 		watcher, err := h.dynamic.Resource(k.gvr()).Watch(t.Context(), metav1.ListOptions{ResourceVersion: "1", TimeoutSeconds: ptr.To[int64](30)})
 		if err == nil {
 			event := <-watcher.ResultChan()

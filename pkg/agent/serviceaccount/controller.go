@@ -180,6 +180,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer func() {
 		c.queue.ShutDown()
 		running.Wait()
+		c.countNone()
 	}()
 	c.readCA(ctx)
 	running.Go(func() { c.watchCA(ctx) })
@@ -240,6 +241,16 @@ func (c *Controller) pass(ctx context.Context, name string) {
 	}
 	st.complaint = describe(err)
 	logger.Error(err, "Account is not as it should be", "retryAfter", delay)
+}
+
+// countNone takes all accounts out of the metric: another controller may follow.
+func (c *Controller) countNone() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, state := range c.counts {
+		accountsByState.WithLabelValues(state).Dec()
+		delete(c.counts, name)
+	}
 }
 
 // count keeps the metric of accounts by state.

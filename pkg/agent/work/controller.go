@@ -182,6 +182,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer func() {
 		c.queue.ShutDown()
 		running.Wait()
+		c.countNone()
 		c.watches.wait()
 		c.hubInformers.Shutdown()
 		c.managedInformers.Shutdown()
@@ -266,6 +267,16 @@ func jitter(delay time.Duration) time.Duration {
 func isConflict(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && apierrors.IsConflict(err)
+}
+
+// countNone takes all works out of the metric: another controller may follow.
+func (c *Controller) countNone() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, state := range c.counts {
+		worksByState.WithLabelValues(state).Dec()
+		delete(c.counts, name)
+	}
 }
 
 // count keeps the metric of works by state.

@@ -73,7 +73,11 @@ func (c *Controller) evict(ctx context.Context, name string, st *workState) (out
 		if left, err := c.grace(ctx, st, record); err != nil || left > 0 {
 			return outcome{state: stateDeleting, again: min(left, resyncPeriod)}, err
 		}
-		done, err := c.clear(ctx, name, st, record, letGo{ownedOnly: true, orphan: func(objectID) bool { return false }})
+		orphan, err := recordedOrphans(record)
+		if err != nil {
+			return outcome{state: stateDeleting}, err
+		}
+		done, err := c.clear(ctx, name, st, record, letGo{ownedOnly: true, orphan: orphan})
 		if !done || err != nil {
 			return outcome{state: stateDeleting, again: pollPeriod}, err
 		}

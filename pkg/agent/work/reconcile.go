@@ -58,7 +58,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (outcome, error
 	var refusal *Refusal
 	if errors.As(err, &refusal) {
 		c.watches.track(name, nil)
-		return outcome{state: stateRefused}, c.report(ctx, st, work, failedAll(items, refusal), false)
+		return outcome{state: stateRefused}, errors.Join(c.keepDeleteOption(ctx, work, st), c.report(ctx, st, work, failedAll(items, refusal), false))
 	}
 	if err != nil {
 		return outcome{}, err

@@ -2,6 +2,7 @@ package work
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -34,12 +35,58 @@ func (c *Controller) recordLabels(work *workv1.ManifestWork) map[string]string {
 	return mergeStrings(maps.Clone(work.Labels), map[string]string{clusterv1.ClusterNameLabel: c.clusterName})
 }
 
-// recordAnnotations adds to the annotations of a record that its work is guarded.
-func recordAnnotations(work *workv1.ManifestWork, annotations map[string]string) map[string]string {
-	if !delivers(work) {
-		return annotations
+// deleteOptionAnnotation is on the record of a work that has a delete option, in JSON, so
+// that the objects are let go of as it says even when the hub cannot be asked any more.
+const deleteOptionAnnotation = "work.open-cluster-management.io/delete-option"
+
+// recordAnnotations adds to the annotations of a record that its work is guarded, and what
+// becomes of the objects of the work when it goes.
+func recordAnnotations(work *workv1.ManifestWork, annotations map[string]string) (map[string]string, error) {
+	if delivers(work) {
+		annotations = mergeStrings(annotations, map[string]string{guardedAnnotation: "true"})
 	}
-	return mergeStrings(annotations, map[string]string{guardedAnnotation: "true"})
+	if work.Spec.DeleteOption == nil {
+		delete(annotations, deleteOptionAnnotation)
+		return annotations, nil
+	}
+	encoded, err := json.Marshal(work.Spec.DeleteOption)
+	if err != nil {
+		return nil, fmt.Errorf("delete option: %w", err)
+	}
+	if annotations[deleteOptionAnnotation] == string(encoded) {
+		return annotations, nil
+	}
+	return mergeStrings(annotations, map[string]string{deleteOptionAnnotation: string(encoded)}), nil
+}
+
+// recordedOrphans returns which objects of a record stay when its work goes.
+func recordedOrphans(record *workv1.AppliedManifestWork) (func(objectID) bool, error) {
+	var option *workv1.DeleteOption
+	if encoded, ok := record.Annotations[deleteOptionAnnotation]; ok {
+		if err := json.Unmarshal([]byte(encoded), &option); err != nil {
+			return nil, fmt.Errorf("annotation %s of AppliedManifestWork %s: %w", deleteOptionAnnotation, record.Name, err)
+		}
+	}
+	return func(id objectID) bool { return orphans(option, id.identifier()) }, nil
+}
+
+// keepDeleteOption brings the delete option on record up to date for a work that is not
+// applied. Without a record, nothing of it was.
+func (c *Controller) keepDeleteOption(ctx context.Context, work *workv1.ManifestWork, st *workState) error {
+	record := c.cachedRecord(work.Name, st)
+	if record == nil || record.DeletionTimestamp != nil || record.Spec.HubHash != c.hubHash || !c.ours(record) {
+		return nil
+	}
+	updated := record.DeepCopy()
+	var err error
+	if updated.Annotations, err = recordAnnotations(work, updated.Annotations); err != nil || maps.Equal(updated.Annotations, record.Annotations) {
+		return err
+	}
+	if updated, err = c.managed.WorkV1().AppliedManifestWorks().Update(ctx, updated, metav1.UpdateOptions{}); err != nil {
+		return c.forgetRecord(st, err)
+	}
+	st.record = updated
+	return nil
 }
 
 // ours tells whether a record is that of an agent with this cluster's name. An
@@ -76,11 +123,15 @@ func (c *Controller) ensureRecord(ctx context.Context, work *workv1.ManifestWork
 		if err != nil {
 			return nil, nil, err
 		}
+		annotations, err := recordAnnotations(work, map[string]string{givenAnnotation: encoded})
+		if err != nil {
+			return nil, nil, err
+		}
 		record = &workv1.AppliedManifestWork{
 			ObjectMeta: metav1.ObjectMeta{
 				Name:        c.recordName(work.Name),
 				Labels:      c.recordLabels(work),
-				Annotations: recordAnnotations(work, map[string]string{givenAnnotation: encoded}),
+				Annotations: annotations,
 				Finalizers:  []string{workv1.AppliedManifestWorkFinalizer},
 			},
 			Spec: workv1.AppliedManifestWorkSpec{HubHash: c.hubHash, AgentID: c.agentID, ManifestWorkName: work.Name},
@@ -127,7 +178,9 @@ func (c *Controller) updateRecord(ctx context.Context, st *workState, record *wo
 	if updated.Annotations[givenAnnotation] != encoded {
 		updated.Annotations = mergeStrings(updated.Annotations, map[string]string{givenAnnotation: encoded})
 	}
-	updated.Annotations = recordAnnotations(work, updated.Annotations)
+	if updated.Annotations, err = recordAnnotations(work, updated.Annotations); err != nil {
+		return nil, err
+	}
 	if !slices.Contains(updated.Finalizers, workv1.AppliedManifestWorkFinalizer) {
 		updated.Finalizers = append(updated.Finalizers, workv1.AppliedManifestWorkFinalizer)
 	}

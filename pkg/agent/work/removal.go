@@ -22,7 +22,7 @@ type letGo struct {
 	// orphan reports whether an object stays.
 	orphan func(objectID) bool
 	// ownedOnly limits deletion to objects that refer to the record. It is set
-	// where the delete option of the work is not known.
+	// where the work itself is not known.
 	ownedOnly bool
 }
 

@@ -81,6 +81,8 @@ type Options struct {
 	MaximumTokenValidity time.Duration
 	// Search is how the fleet is searched.
 	Search Search
+	// Registration is how managed clusters register.
+	Registration Registration
 }
 
 // New returns the defaults.
@@ -100,6 +102,7 @@ func New() *Options {
 
 		MaximumTokenValidity: defaultTokenValidity,
 		Search:               newSearch(),
+		Registration:         newRegistration(),
 	}
 	if namespace := os.Getenv("POD_NAMESPACE"); namespace != "" {
 		o.Namespace = namespace
@@ -147,6 +150,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	o.addPermissionFlags(sets.FlagSet("cluster permissions"))
 	o.addAccountFlags(sets.FlagSet("managed service accounts"))
 	o.Search.addFlags(sets.FlagSet("search"))
+	o.Registration.addFlags(sets.FlagSet("registration"))
 	return sets
 }
 
@@ -247,6 +251,7 @@ func (c Completed) Validate() error {
 		errs = append(errs, fmt.Errorf("--managed-serviceaccount-max-validity must be 0 or at least %s, not %s", authenticationv1beta1.MinimumValidity, c.MaximumTokenValidity))
 	}
 	errs = append(errs, c.Search.validate(c.Embedded())...)
+	errs = append(errs, c.Registration.validate()...)
 	for _, err := range componentbasevalidation.ValidateLeaderElectionConfiguration(&c.LeaderElection, field.NewPath("leader-elect")) {
 		errs = append(errs, err)
 	}
@@ -284,6 +289,10 @@ func (c Completed) Config(embedded *etcd.Server) (*apiserver.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	registration, err := c.Registration.config()
+	if err != nil {
+		return nil, err
+	}
 	if embedded != nil {
 		c.Recommended.Etcd.StorageConfig.Transport.ServerList = []string{embedded.Endpoint()}
 	}
@@ -316,6 +325,7 @@ func (c Completed) Config(embedded *etcd.Server) (*apiserver.Config, error) {
 			LeaderElection:       c.LeaderElection,
 			Embedded:             embedded,
 			Search:               search,
+			Registration:         registration,
 		},
 	}, nil
 }

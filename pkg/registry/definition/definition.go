@@ -49,6 +49,17 @@ type Resource struct {
 
 	// Subresources are served beside status, by name.
 	Subresources map[string]func(*REST) rest.Storage
+
+	// ServerOwned is true for a resource whose objects the server alone writes. They
+	// can be read, listed and watched; every other verb is answered with 405, and
+	// their status is no subresource. What the server creates keeps its status.
+	ServerOwned bool
+
+	// Stores hands stores out to whoever reads and writes them beside requests for
+	// them, by the name of their resource in storage: that of the resource itself by
+	// its Name, and by any other name a further one for objects of its type, which
+	// nothing serves.
+	Stores map[string]func(*REST)
 }
 
 // Virtual is a row for what is served without being stored.
@@ -74,7 +85,7 @@ func (r *Resource) GroupResource() schema.GroupResource {
 
 // HasStatus tells whether the resource has a status subresource.
 func (r *Resource) HasStatus() bool {
-	return r.Strategy.hasStatus()
+	return !r.ServerOwned && r.Strategy.hasStatus()
 }
 
 // SelectableFields are the fields that field selectors may name.

@@ -30,39 +30,41 @@ type guardedREST[T runtime.Object] struct {
 
 // Create implements rest.Creater.
 func (r *guardedREST[T]) Create(ctx context.Context, obj runtime.Object, admit rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
-	return r.REST.Create(ctx, obj, r.admitCreate(admit), options)
+	return r.REST.Create(ctx, obj, r.guard.AdmitCreate(admit), options)
 }
 
 // Update implements rest.Updater; patches and server-side apply, which may
 // create, end here too.
 func (r *guardedREST[T]) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, admitCreate rest.ValidateObjectFunc, admitUpdate rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	return r.REST.Update(ctx, name, objInfo, r.admitCreate(admitCreate), r.admitUpdate(admitUpdate), forceAllowCreate, options)
+	return r.REST.Update(ctx, name, objInfo, r.guard.AdmitCreate(admitCreate), r.guard.AdmitUpdate(admitUpdate), forceAllowCreate, options)
 }
 
-func (r *guardedREST[T]) admitCreate(admit rest.ValidateObjectFunc) rest.ValidateObjectFunc {
+// AdmitCreate returns admission of new objects, which may be nil, with the guard behind it.
+func (g Guard[T]) AdmitCreate(admit rest.ValidateObjectFunc) rest.ValidateObjectFunc {
 	return func(ctx context.Context, obj runtime.Object) error {
 		if admit != nil {
 			if err := admit(ctx, obj); err != nil {
 				return err
 			}
 		}
-		if r.guard.Create == nil {
+		if g.Create == nil {
 			return nil
 		}
-		return r.guard.Create(ctx, obj.(T))
+		return g.Create(ctx, obj.(T))
 	}
 }
 
-func (r *guardedREST[T]) admitUpdate(admit rest.ValidateObjectUpdateFunc) rest.ValidateObjectUpdateFunc {
+// AdmitUpdate returns admission of changed objects, which may be nil, with the guard behind it.
+func (g Guard[T]) AdmitUpdate(admit rest.ValidateObjectUpdateFunc) rest.ValidateObjectUpdateFunc {
 	return func(ctx context.Context, obj, old runtime.Object) error {
 		if admit != nil {
 			if err := admit(ctx, obj, old); err != nil {
 				return err
 			}
 		}
-		if r.guard.Update == nil {
+		if g.Update == nil {
 			return nil
 		}
-		return r.guard.Update(ctx, obj.(T), old.(T))
+		return g.Update(ctx, obj.(T), old.(T))
 	}
 }

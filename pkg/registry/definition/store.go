@@ -3,6 +3,7 @@ package definition
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -97,29 +98,32 @@ func (r *Resource) Storages(scheme *runtime.Scheme, codecs serializer.CodecFacto
 		return nil, err
 	}
 	bound := r.Strategy.bind(r, scheme)
-	store := &genericregistry.Store{
-		NewFunc:                   r.New,
-		NewListFunc:               r.NewList,
-		DefaultQualifiedResource:  r.GroupResource(),
-		SingularQualifiedResource: r.Versions[0].WithResource(r.Singular).GroupResource(),
-		CreateStrategy:            bound.main,
-		UpdateStrategy:            bound.main,
-		DeleteStrategy:            bound.main,
-		ResetFieldsStrategy:       bound.main,
-		TableConvertor:            tableConvertor{columns: r.Columns},
+	store, err := r.store(bound, r.GroupResource(), storedAs{getter, codecs, r.Versions[0]})
+	if err != nil {
+		return nil, err
 	}
-	if err := store.CompleteWithOptions(&generic.StoreOptions{
-		RESTOptions: storedAs{getter, codecs, r.Versions[0]}, AttrFunc: bound.attributes,
-	}); err != nil {
-		return nil, fmt.Errorf("store of %s: %w", r.GroupResource(), err)
+	for _, name := range slices.Sorted(maps.Keys(r.Stores)) {
+		kept := store
+		if name != r.Name {
+			kept, err = r.store(bound, schema.GroupResource{Group: r.Group(), Resource: name}, uncached{storedAs{getter, codecs, r.Versions[0]}})
+			if err != nil {
+				return nil, err
+			}
+			destroy := store.DestroyFunc
+			store.DestroyFunc = func() {
+				kept.Destroy()
+				destroy()
+			}
+		}
+		r.Stores[name](newREST(kept, bound))
 	}
 
-	server := new(*store)
-	server.UpdateStrategy = bound.server
-	main := r.paths(&REST{Store: store, shortNames: r.ShortNames, categories: r.Categories, server: server}, bound)
+	served := newREST(store, bound)
+	served.shortNames, served.categories = r.ShortNames, r.Categories
+	main := r.paths(served, bound)
 	// In a second group, short names and categories would make kubectl ask which of
 	// two resources is meant, and list every object twice.
-	other := r.paths(&REST{Store: store, server: server}, bound)
+	other := r.paths(newREST(store, bound), bound)
 	out := map[schema.GroupVersion]map[string]rest.Storage{}
 	for _, version := range r.Versions {
 		if out[version] = main; version.Group != r.Group() {
@@ -129,11 +133,39 @@ func (r *Resource) Storages(scheme *runtime.Scheme, codecs serializer.CodecFacto
 	return out, nil
 }
 
+// store builds a store for objects of the resource's type.
+func (r *Resource) store(bound strategies, storedBy schema.GroupResource, getter generic.RESTOptionsGetter) (*genericregistry.Store, error) {
+	store := &genericregistry.Store{
+		NewFunc:                   r.New,
+		NewListFunc:               r.NewList,
+		DefaultQualifiedResource:  storedBy,
+		SingularQualifiedResource: r.Versions[0].WithResource(r.Singular).GroupResource(),
+		CreateStrategy:            bound.main,
+		UpdateStrategy:            bound.main,
+		DeleteStrategy:            bound.main,
+		ResetFieldsStrategy:       bound.main,
+		TableConvertor:            tableConvertor{columns: r.Columns},
+	}
+	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: getter, AttrFunc: bound.attributes}); err != nil {
+		return nil, fmt.Errorf("store of %s: %w", storedBy, err)
+	}
+	return store, nil
+}
+
+func newREST(store *genericregistry.Store, bound strategies) *REST {
+	server := new(*store)
+	server.UpdateStrategy = bound.server
+	return &REST{Store: store, server: server}
+}
+
 // paths are what serves the resource and what is below it.
 func (r *Resource) paths(main *REST, bound strategies) map[string]rest.Storage {
 	out := map[string]rest.Storage{r.Name: main}
 	if r.Wrap != nil {
 		out[r.Name] = r.Wrap(main)
+	}
+	if r.ServerOwned {
+		out[r.Name] = &readREST{main}
 	}
 	if r.HasStatus() {
 		statusStore := *main.Store
@@ -165,6 +197,18 @@ func (s storedAs) GetRESTOptions(resource schema.GroupResource, example runtime.
 	config.Codec, config.EncodeVersioner = s.codecs.LegacyCodec(s.version), s.version
 	options.StorageConfig = &config
 	return options, nil
+}
+
+// uncached stores what nobody watches.
+type uncached struct {
+	storedAs
+}
+
+// GetRESTOptions implements generic.RESTOptionsGetter.
+func (u uncached) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+	options, err := u.storedAs.GetRESTOptions(resource, example)
+	options.Decorator = generic.UndecoratedStorage
+	return options, err
 }
 
 func (r *Resource) registerSelectableFields(scheme *runtime.Scheme) error {

@@ -38,6 +38,10 @@ type Strategy[T runtime.Object] struct {
 	PrepareForCreate func(ctx context.Context, obj T)
 	PrepareForUpdate func(ctx context.Context, obj, old T)
 
+	// PrepareForStatusUpdate completes an object whose status is written before it is
+	// validated. It finds everything but the status as stored.
+	PrepareForStatusUpdate func(ctx context.Context, obj, old T)
+
 	// Validate judges a new object, ValidateUpdate a changed one and
 	// ValidateStatusUpdate a changed status. Without ValidateUpdate, Validate judges changed objects too.
 	Validate             func(obj T) field.ErrorList
@@ -141,7 +145,7 @@ func (m *mainStrategy[T]) DefaultGarbageCollectionPolicy(context.Context) rest.G
 
 func (m *mainStrategy[T]) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	typed := obj.(T)
-	if m.s.Status != nil {
+	if m.s.Status != nil && !m.resource.ServerOwned {
 		status := reflect.ValueOf(m.s.Status(typed)).Elem()
 		status.SetZero()
 	}
@@ -201,10 +205,11 @@ type statusStrategy[T runtime.Object] struct {
 	*mainStrategy[T]
 }
 
-func (s *statusStrategy[T]) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
-	assign(s.s.Spec, obj.(T), old.(T))
+func (s *statusStrategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
+	typed, typedOld := obj.(T), old.(T)
+	assign(s.s.Spec, typed, typedOld)
 	if s.s.ServerStatus != nil {
-		assign(s.s.ServerStatus.Part, obj.(T), old.(T))
+		assign(s.s.ServerStatus.Part, typed, typedOld)
 	}
 	to, err := meta.Accessor(obj)
 	if err != nil {
@@ -215,6 +220,9 @@ func (s *statusStrategy[T]) PrepareForUpdate(_ context.Context, obj, old runtime
 		return
 	}
 	metav1.ResetObjectMetaForStatus(to, from)
+	if s.s.PrepareForStatusUpdate != nil {
+		s.s.PrepareForStatusUpdate(ctx, typed, typedOld)
+	}
 }
 
 func (s *statusStrategy[T]) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
@@ -251,7 +259,11 @@ type serverStrategy[T runtime.Object] struct {
 	*mainStrategy[T]
 }
 
-func (s *serverStrategy[T]) PrepareForUpdate(context.Context, runtime.Object, runtime.Object) {}
+func (s *serverStrategy[T]) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+	if !equality.Semantic.DeepEqual(s.s.Spec(obj.(T)), s.s.Spec(old.(T))) {
+		setGeneration(obj, generation(old)+1)
+	}
+}
 
 func (s *serverStrategy[T]) ValidateUpdate(context.Context, runtime.Object, runtime.Object) field.ErrorList {
 	return nil

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/registry/rest"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
@@ -17,9 +18,19 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
 
-// Definition is the row of ManagedClusters. To move a cluster from one set to
-// another, a caller needs what authz is asked for.
-func Definition(authz authorizer.Authorizer) definition.Resource {
+// Options are what ManagedClusters need beside their storage.
+type Options struct {
+	// Authorizer is asked whether a caller may move a cluster from one set to another.
+	Authorizer authorizer.Authorizer
+	// Registration registers clusters; nil for a server that does not.
+	Registration Registration
+	// Decisions is given the store; may be nil.
+	Decisions *Decisions
+}
+
+// Definition is the row of ManagedClusters.
+func Definition(o Options) definition.Resource {
+	registered := o.Registration != nil
 	return definition.Resource{
 		Name: "managedclusters", Singular: "managedcluster", Kind: "ManagedCluster",
 		ShortNames: []string{"mcl", "mcls"}, Categories: []string{"ocm"},
@@ -30,13 +41,27 @@ func Definition(authz authorizer.Authorizer) definition.Resource {
 		Strategy: &definition.Strategy[*cluster.ManagedCluster]{
 			Spec:   func(c *cluster.ManagedCluster) any { return &c.Spec },
 			Status: func(c *cluster.ManagedCluster) any { return &c.Status },
-			PrepareForCreate: func(_ context.Context, c *cluster.ManagedCluster) {
+			ServerStatus: &definition.ServerStatus[*cluster.ManagedCluster]{
+				Name: "acceptance", Part: func(c *cluster.ManagedCluster) any { return &c.Status.Acceptance },
+			},
+			PrepareForCreate: func(ctx context.Context, c *cluster.ManagedCluster) {
 				stampTaints(c, nil)
 				labelSet(c)
+				if registered {
+					stampCreation(ctx, c)
+				}
 			},
-			PrepareForUpdate: func(_ context.Context, c, old *cluster.ManagedCluster) {
+			PrepareForUpdate: func(ctx context.Context, c, old *cluster.ManagedCluster) {
 				stampTaints(c, old.Spec.Taints)
 				labelSet(c)
+				if registered {
+					stampUpdate(ctx, c, old)
+				}
+			},
+			PrepareForStatusUpdate: func(ctx context.Context, c, old *cluster.ManagedCluster) {
+				if registered {
+					keepHubAccepted(ctx, c, old)
+				}
 			},
 			Validate:             validation.ValidateManagedCluster,
 			ValidateUpdate:       validation.ValidateManagedClusterUpdate,
@@ -45,7 +70,13 @@ func Definition(authz authorizer.Authorizer) definition.Resource {
 				"spec.hubAcceptsClient": func(c *cluster.ManagedCluster) string { return strconv.FormatBool(c.Spec.HubAcceptsClient) },
 			},
 		},
-		Wrap: membership(authz).Wrap,
+		Wrap: func(store *definition.REST) rest.Storage {
+			wrapped := &REST{REST: store, guard: membership(o.Authorizer), registration: o.Registration}
+			if o.Decisions != nil {
+				o.Decisions.store.Store(wrapped)
+			}
+			return wrapped
+		},
 		Columns: definition.Columns[*cluster.ManagedCluster]{
 			{Name: "Hub Accepted", Description: "Whether the hub accepts the cluster.", Value: func(c *cluster.ManagedCluster) any {
 				return strconv.FormatBool(c.Spec.HubAcceptsClient)

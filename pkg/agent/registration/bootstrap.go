@@ -1,0 +1,217 @@
+package registration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+)
+
+const (
+	// bootstrapTimeout, and up to as much again, is how long one try to register waits for
+	// the hub. The next one goes on with the same request, and by then the bootstrap
+	// kubeconfig may be another one.
+	bootstrapTimeout = 10 * time.Minute
+	// deniedPause to maxDeniedPause is how long an agent waits after somebody has denied
+	// its request, before it makes another.
+	deniedPause    = 30 * time.Second
+	maxDeniedPause = 15 * time.Minute
+	// probePeriod is how often an agent that registers again tries its former credentials.
+	probePeriod = 30 * time.Second
+)
+
+func knownEndpoint(known *identity) (*endpoint, error) {
+	config, err := clientcmd.Load(known.data[keyKubeconfig])
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", keyKubeconfig, err)
+	}
+	return endpointOf(config)
+}
+
+// register gets credentials by the bootstrap identity, however long that takes. If the
+// hub has rejected the former ones, they are tried meanwhile: it may have been a fault.
+func (r *Registrar) register(ctx context.Context, again bool) (*identity, error) {
+	trial, cancel := context.WithCancel(ctx)
+	defer cancel()
+	recovered := make(chan bool, 1)
+	if again {
+		go func() {
+			defer cancel()
+			recovered <- r.probe(trial)
+		}()
+	} else {
+		recovered <- false
+	}
+	known, err := r.bootstrapUntilDone(trial)
+	cancel()
+	if works := <-recovered; err != nil && works && ctx.Err() == nil {
+		klog.FromContext(ctx).Info("The hub knows the former credentials again")
+		former := r.store.last()
+		return former, mirror(r.config.Dir, former)
+	}
+	return known, err
+}
+
+// probe returns true once the hub knows the credentials of the files, and false when
+// ctx ends.
+func (r *Registrar) probe(ctx context.Context) bool {
+	for pause(ctx, wait.Jitter(probePeriod, 1), nil) {
+		if r.driver.usable(r.store.last()) != nil {
+			<-ctx.Done()
+			return false
+		}
+		conn, err := r.connect()
+		if err != nil {
+			continue
+		}
+		tryCtx, cancel := context.WithTimeout(ctx, requestTimeout)
+		_, err = conn.hub.ocm.ClusterV1().ManagedClusters().Get(tryCtx, r.config.ClusterName, metav1.GetOptions{})
+		cancel()
+		conn.close()
+		if err == nil || apierrors.IsForbidden(err) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *Registrar) bootstrapUntilDone(ctx context.Context) (*identity, error) {
+	logger := klog.FromContext(ctx)
+	waits := pauses{first: firstPause, most: mostPause}
+	denied := pauses{first: deniedPause, most: maxDeniedPause}
+	var complaint string
+	for {
+		began := time.Now()
+		known, err := r.bootstrapOnce(ctx)
+		if err == nil {
+			registrations.WithLabelValues("success").Inc()
+			return known, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if foreign := (*foreignError)(nil); errors.As(err, &foreign) {
+			return nil, err
+		}
+		if time.Since(began) >= bootstrapTimeout {
+			// The hub has answered all the time: it only has not decided yet.
+			waits.reset()
+			logger.V(2).Info("The cluster is not registered yet", "err", err)
+			if !pause(ctx, waits.step(), nil) {
+				return nil, ctx.Err()
+			}
+			continue
+		}
+		registrations.WithLabelValues("error").Inc()
+		delay := waits.step()
+		if refusal := (*deniedError)(nil); errors.As(err, &refusal) {
+			delay = denied.step()
+		}
+		if asked, ok := apierrors.SuggestsClientDelay(err); ok {
+			delay = max(delay, time.Duration(asked)*time.Second)
+		}
+		r.note(fmt.Sprintf("%s is not registered: %v", r.config.ClusterName, err))
+		if complaint != err.Error() {
+			complaint = err.Error()
+			logger.Error(err, "The cluster is not registered yet", "cluster", r.config.ClusterName, "retryAfter", delay)
+		}
+		if !pause(ctx, delay, nil) {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (r *Registrar) bootstrapOnce(ctx context.Context) (*identity, error) {
+	ctx, cancel := context.WithTimeout(ctx, bootstrapTimeout+rand.N(bootstrapTimeout))
+	defer cancel()
+	endpoint, err := r.bootstrap.endpoint()
+	if err != nil {
+		return nil, err
+	}
+	config, err := r.bootstrap.config()
+	if err != nil {
+		return nil, err
+	}
+	r.tune(config)
+	hub, err := clientsFor(config)
+	if err != nil {
+		return nil, err
+	}
+	// The name is on record before anybody hears it, so that a restart does not change it.
+	known, err := r.store.write(ctx, func(i *identity) {
+		if i.get(keyAgentName) == "" {
+			i.set(keyAgentName, agentOf(i, r.config.ClusterName))
+		}
+		if i.get(keyAgentName) == "" {
+			i.set(keyAgentName, string(uuid.NewUUID()))
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	cluster, err := r.ensureCluster(ctx, hub)
+	if err != nil {
+		return nil, err
+	}
+	change, err := r.driver.obtain(ctx, hub, cluster, known, r.note)
+	if err != nil {
+		return nil, err
+	}
+	if known, err = r.save(ctx, endpoint, change); err != nil {
+		return nil, err
+	}
+	klog.FromContext(ctx).Info("Registered", "cluster", r.config.ClusterName, "agent", known.get(keyAgentName), "hub", endpoint.server)
+	r.note("the hub has not answered yet")
+	return known, nil
+}
+
+func (r *Registrar) tune(config *rest.Config) {
+	if r.config.Tune != nil {
+		r.config.Tune(config)
+	}
+}
+
+// ensureCluster returns the ManagedCluster, which is created if it does not exist.
+func (r *Registrar) ensureCluster(ctx context.Context, hub *hubClients) (*clusterv1.ManagedCluster, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	clusters := hub.ocm.ClusterV1().ManagedClusters()
+	cluster, err := clusters.Get(ctx, r.config.ClusterName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		wanted := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: r.config.ClusterName, Annotations: r.driver.annotations()}}
+		if r.config.Endpoint != "" {
+			own := clusterv1.ClientConfig{URL: r.config.Endpoint}
+			if r.config.CA != nil {
+				if own.CABundle, err = r.config.CA(); err != nil {
+					return nil, fmt.Errorf("CA of the managed cluster: %w", err)
+				}
+			}
+			wanted.Spec.ManagedClusterClientConfigs = []clusterv1.ClientConfig{own}
+		}
+		cluster, err = clusters.Create(ctx, wanted, metav1.CreateOptions{})
+		if err == nil {
+			klog.FromContext(ctx).Info("Created the ManagedCluster", "cluster", r.config.ClusterName)
+		}
+		if apierrors.IsAlreadyExists(err) {
+			cluster, err = clusters.Get(ctx, r.config.ClusterName, metav1.GetOptions{})
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ManagedCluster %s: %w", r.config.ClusterName, err)
+	}
+	if cluster.DeletionTimestamp != nil {
+		return nil, fmt.Errorf("ManagedCluster %s is being deleted on the hub", r.config.ClusterName)
+	}
+	return cluster, nil
+}

@@ -1,0 +1,261 @@
+package registration
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"slices"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/kubernetes"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/cert"
+	csrutil "k8s.io/client-go/util/certificate/csr"
+	"k8s.io/client-go/util/keyutil"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+)
+
+const (
+	groupPrefix = "system:open-cluster-management:"
+	// allClustersGroup is the group that the agents of all clusters are in.
+	allClustersGroup = groupPrefix + "managed-clusters"
+)
+
+// csrDriver shows the hub client certificates that the hub has signed.
+type csrDriver struct {
+	clusterName string
+	lifetime    time.Duration
+	store       *store
+	clock       clock.WithTicker
+}
+
+// deniedError is about a request for a certificate that somebody has denied.
+type deniedError struct{ name, message string }
+
+func (e *deniedError) Error() string {
+	return fmt.Sprintf("the hub has denied CertificateSigningRequest %s: %s", e.name, e.message)
+}
+
+func (d *csrDriver) annotations() map[string]string { return nil }
+
+func (d *csrDriver) commonName(known *identity) string {
+	return groupPrefix + d.clusterName + ":" + known.get(keyAgentName)
+}
+
+func (d *csrDriver) usable(known *identity) error {
+	certificate, err := certificateOf(known)
+	if err != nil {
+		return err
+	}
+	if name := d.commonName(known); certificate.Subject.CommonName != name {
+		return fmt.Errorf("the certificate is that of %s, not of %s", certificate.Subject.CommonName, name)
+	}
+	if !d.clock.Now().Before(certificate.NotAfter) {
+		return fmt.Errorf("the certificate has expired at %s", certificate.NotAfter.Format(time.RFC3339))
+	}
+	return nil
+}
+
+// certificateOf returns the certificate of an identity, if it has the key of it.
+func certificateOf(known *identity) (*x509.Certificate, error) {
+	if len(known.data[keyCertificate]) == 0 || len(known.data[keyPrivateKey]) == 0 {
+		return nil, fmt.Errorf("there is no certificate yet")
+	}
+	certificates, err := cert.ParseCertsPEM(known.data[keyCertificate])
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", keyCertificate, err)
+	}
+	signer, err := signerOf(known.data[keyPrivateKey])
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", keyPrivateKey, err)
+	}
+	if !samePublicKey(certificates[0].PublicKey, signer.Public()) {
+		return nil, fmt.Errorf("%s is not the certificate of %s", keyCertificate, keyPrivateKey)
+	}
+	return certificates[0], nil
+}
+
+func samePublicKey(a, b crypto.PublicKey) bool {
+	comparable, ok := a.(interface{ Equal(crypto.PublicKey) bool })
+	return ok && comparable.Equal(b)
+}
+
+func signerOf(key []byte) (crypto.Signer, error) {
+	parsed, err := keyutil.ParsePrivateKeyPEM(key)
+	if err != nil {
+		return nil, err
+	}
+	signer, ok := parsed.(crypto.Signer)
+	if !ok {
+		return nil, fmt.Errorf("a %T cannot sign", parsed)
+	}
+	return signer, nil
+}
+
+func (d *csrDriver) user(*identity) (*clientcmdapi.AuthInfo, error) {
+	// Files, and by name only: client-go reads files again when they change, and what is in
+	// the Secret can be mounted anywhere.
+	return &clientcmdapi.AuthInfo{ClientCertificate: keyCertificate, ClientKey: keyPrivateKey}, nil
+}
+
+// obtain gets a certificate for the key that the Secret holds for it. After a restart it
+// goes on with the request that there is.
+func (d *csrDriver) obtain(ctx context.Context, hub *hubClients, _ *clusterv1.ManagedCluster, known *identity, note func(string)) (func(*identity), error) {
+	if _, err := signerOf(known.data[keyPendingKey]); err != nil {
+		key, err := keyutil.MakeEllipticPrivateKeyPEM()
+		if err != nil {
+			return nil, fmt.Errorf("make a private key: %w", err)
+		}
+		if known, err = d.store.write(ctx, func(i *identity) { i.data[keyPendingKey] = key }); err != nil {
+			return nil, err
+		}
+	}
+	key := known.data[keyPendingKey]
+	signer, err := signerOf(key)
+	if err != nil {
+		return nil, err
+	}
+	request, err := d.find(ctx, hub.kube, signer)
+	if err != nil {
+		return nil, err
+	}
+	if request == nil {
+		if request, err = d.request(ctx, hub.kube, signer, d.commonName(known)); err != nil {
+			return nil, err
+		}
+		klog.FromContext(ctx).Info("Requested a client certificate", "request", request.Name, "user", d.commonName(known))
+	}
+	note(fmt.Sprintf("waiting for the hub to accept %s: CertificateSigningRequest %s is not signed yet", d.clusterName, request.Name))
+	issued, err := d.await(ctx, hub.kube, request.Name)
+	if err != nil {
+		return nil, err
+	}
+	return func(i *identity) {
+		i.data[keyCertificate], i.data[keyPrivateKey] = issued, key
+		delete(i.data, keyPendingKey)
+	}, nil
+}
+
+// find returns a request for a key that was made before and can still lead to a
+// certificate; nil if there is none.
+func (d *csrDriver) find(ctx context.Context, hub kubernetes.Interface, signer crypto.Signer) (*certificatesv1.CertificateSigningRequest, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	requests, err := hub.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{
+		LabelSelector: labels.Set{clusterv1.ClusterNameLabel: d.clusterName}.String(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list CertificateSigningRequests: %w", err)
+	}
+	for i := range requests.Items {
+		request := &requests.Items[i]
+		block, _ := pem.Decode(request.Spec.Request)
+		if block == nil || request.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName {
+			continue
+		}
+		parsed, err := x509.ParseCertificateRequest(block.Bytes)
+		if err != nil || !samePublicKey(parsed.PublicKey, signer.Public()) {
+			continue
+		}
+		if _, err := d.outcome(request); err == nil {
+			return request, nil
+		}
+	}
+	return nil, nil
+}
+
+func (d *csrDriver) request(ctx context.Context, hub kubernetes.Interface, signer crypto.Signer, name string) (*certificatesv1.CertificateSigningRequest, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	encoded, err := cert.MakeCSR(signer, &pkix.Name{
+		CommonName: name, Organization: []string{groupPrefix + d.clusterName, allClustersGroup},
+	}, nil, nil)
+	if err != nil {
+		return nil, fmt.Errorf("make a certificate request: %w", err)
+	}
+	request := &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{
+			GenerateName: d.clusterName + "-",
+			Labels:       map[string]string{clusterv1.ClusterNameLabel: d.clusterName},
+		},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			Request: encoded, SignerName: certificatesv1.KubeAPIServerClientSignerName,
+			Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageClientAuth},
+		},
+	}
+	if d.lifetime > 0 {
+		request.Spec.ExpirationSeconds = csrutil.DurationToExpirationSeconds(d.lifetime)
+	}
+	created, err := hub.CertificatesV1().CertificateSigningRequests().Create(ctx, request, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("create CertificateSigningRequest: %w", err)
+	}
+	return created, nil
+}
+
+// outcome returns the certificate of a request, empty if it is not signed yet.
+func (d *csrDriver) outcome(request *certificatesv1.CertificateSigningRequest) ([]byte, error) {
+	failed := slices.IndexFunc(request.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
+		return c.Type == certificatesv1.CertificateDenied || c.Type == certificatesv1.CertificateFailed
+	})
+	if failed >= 0 {
+		condition := request.Status.Conditions[failed]
+		return nil, &deniedError{name: request.Name, message: condition.Reason + ": " + condition.Message}
+	}
+	issued := bytes.TrimSpace(request.Status.Certificate)
+	if len(issued) == 0 {
+		return nil, nil
+	}
+	certificates, err := cert.ParseCertsPEM(issued)
+	if err != nil {
+		return nil, fmt.Errorf("certificate of CertificateSigningRequest %s: %w", request.Name, err)
+	}
+	if !d.clock.Now().Before(certificates[0].NotAfter) {
+		return nil, fmt.Errorf("certificate of CertificateSigningRequest %s: it has expired", request.Name)
+	}
+	return append(issued, '\n'), nil
+}
+
+// await waits until a request is signed or denied, or gone.
+func (d *csrDriver) await(ctx context.Context, hub kubernetes.Interface, name string) (issued []byte, err error) {
+	followCtx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	client := hub.CertificatesV1().CertificateSigningRequests()
+	requests := followed[*certificatesv1.CertificateSigningRequest]{
+		name: name, watch: client.Watch,
+		get: func(ctx context.Context) (*certificatesv1.CertificateSigningRequest, error) {
+			return client.Get(ctx, name, metav1.GetOptions{})
+		},
+	}
+	requests.follow(followCtx, func(seen sight[*certificatesv1.CertificateSigningRequest]) {
+		switch {
+		case seen.err != nil && !apierrors.IsNotFound(seen.err) && !apierrors.IsForbidden(seen.err) && !apierrors.IsUnauthorized(seen.err):
+			klog.FromContext(ctx).V(2).Info("CertificateSigningRequest cannot be read", "request", name, "err", seen.err)
+			return
+		case seen.err != nil:
+			err = fmt.Errorf("CertificateSigningRequest %s: %w", name, seen.err)
+		case seen.deleted:
+			err = fmt.Errorf("CertificateSigningRequest %s was deleted", name)
+		default:
+			issued, err = d.outcome(seen.object)
+		}
+		if issued != nil || err != nil {
+			cancel()
+		}
+	})
+	if issued == nil && err == nil {
+		err = fmt.Errorf("CertificateSigningRequest %s: %w", name, context.Cause(ctx))
+	}
+	return issued, err
+}

@@ -1,0 +1,286 @@
+package registration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/klog/v2"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+)
+
+// Reasons of the conditions that an agent writes.
+const (
+	reasonJoined       = "ManagedClusterJoined"
+	reasonAvailable    = "ManagedClusterAvailable"
+	reasonNotAvailable = "ManagedClusterKubeAPIServerUnavailable"
+)
+
+const (
+	// Claims that every cluster makes.
+	claimID          = "id.k8s.io"
+	claimKubeVersion = "kubeversion.open-cluster-management.io"
+	// maxClaims bounds what is reported.
+	maxClaims = 100
+	// statusPeriod, and up to half as much again, is how often a cluster looks at itself.
+	statusPeriod = 15 * time.Second
+)
+
+var clusterClaims = schema.GroupVersionResource{Group: "cluster.open-cluster-management.io", Version: "v1alpha1", Resource: "clusterclaims"}
+
+// reporter reports on the hub how the cluster is.
+type reporter struct {
+	*membership
+	nodes     cache.SharedIndexInformer
+	complaint string
+}
+
+// observed is what a cluster has to say of itself.
+type observed struct {
+	available             metav1.Condition
+	version               string
+	capacity, allocatable clusterv1.ResourceList
+	claims                []clusterv1.ManagedClusterClaim
+	// claimsKnown and resourcesKnown are whether the last two could be read; what cannot
+	// be read is left as it was reported.
+	claimsKnown, resourcesKnown bool
+}
+
+func newReporter(m *membership) *reporter {
+	r := &reporter{membership: m}
+	r.nodes = coreinformers.NewNodeInformer(m.config.Managed, 0, cache.Indexers{})
+	return r
+}
+
+// keepResources keeps of a node what is counted.
+func keepResources(object any) (any, error) {
+	node, ok := object.(*corev1.Node)
+	if !ok {
+		return object, nil
+	}
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion},
+		Spec:       corev1.NodeSpec{Unschedulable: node.Spec.Unschedulable},
+		Status:     corev1.NodeStatus{Capacity: node.Status.Capacity, Allocatable: node.Status.Allocatable},
+	}, nil
+}
+
+// run reports until ctx ends.
+func (r *reporter) run(ctx context.Context) {
+	logger := klog.FromContext(ctx)
+	if err := r.nodes.SetTransform(keepResources); err != nil {
+		logger.Error(err, "The resources of nodes are not watched")
+		return
+	}
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		r.nodes.RunWithContext(ctx)
+	}()
+	defer func() { <-watching }()
+	retries := pauses{first: firstPause, most: mostPause}
+	for {
+		err := r.report(ctx, r.observe(ctx))
+		if ctx.Err() != nil {
+			return
+		}
+		delay := wait.Jitter(statusPeriod, 0.5)
+		if err == nil {
+			retries.reset()
+			r.complaint = ""
+		} else {
+			delay = retries.step()
+			if r.complaint != err.Error() {
+				r.complaint = err.Error()
+				logger.Info("The status of the cluster is not reported", "err", err, "retryAfter", delay)
+			}
+			r.suspect(err)
+		}
+		if !pause(ctx, delay, nil) {
+			return
+		}
+	}
+}
+
+// observe looks at the managed cluster.
+func (r *reporter) observe(ctx context.Context) *observed {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	seen := &observed{available: metav1.Condition{
+		Type: clusterv1.ManagedClusterConditionAvailable, Status: metav1.ConditionTrue,
+		Reason: reasonAvailable, Message: "The API server of the cluster is ready",
+	}}
+	if err := r.ready(ctx); err != nil {
+		seen.available.Status, seen.available.Reason = metav1.ConditionFalse, reasonNotAvailable
+		seen.available.Message = fmt.Sprintf("The API server of the cluster is not ready: %v", err)
+		return seen
+	}
+	if version, err := r.config.Managed.Discovery().ServerVersion(); err == nil {
+		seen.version = version.GitVersion
+	}
+	seen.claims, seen.claimsKnown = r.claims(ctx, seen.version)
+	if r.nodes.HasSynced() {
+		seen.capacity, seen.allocatable = r.resources()
+		seen.resourcesKnown = true
+	}
+	return seen
+}
+
+// ready asks the API server. One that has no /readyz, or does not let this agent ask, is
+// ready if it answers at all.
+func (r *reporter) ready(ctx context.Context) error {
+	client := r.config.Managed.Discovery().RESTClient()
+	err := client.Get().AbsPath("/readyz").Do(ctx).Error()
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		err = client.Get().AbsPath("/version").Do(ctx).Error()
+	}
+	return err
+}
+
+// resources adds up what the nodes have; what is allocatable only of those that take pods.
+func (r *reporter) resources() (capacity, allocatable clusterv1.ResourceList) {
+	capacity, allocatable = clusterv1.ResourceList{}, clusterv1.ResourceList{}
+	for _, object := range r.nodes.GetStore().List() {
+		node, ok := object.(*corev1.Node)
+		if !ok {
+			continue
+		}
+		add(capacity, node.Status.Capacity)
+		if !node.Spec.Unschedulable {
+			add(allocatable, node.Status.Allocatable)
+		}
+	}
+	return capacity, allocatable
+}
+
+func add(to clusterv1.ResourceList, resources corev1.ResourceList) {
+	for name, quantity := range resources {
+		sum := to[clusterv1.ResourceName(name)]
+		sum.Add(quantity)
+		to[clusterv1.ResourceName(name)] = sum
+	}
+}
+
+// claims returns the claims of the cluster by name, and whether they are known.
+func (r *reporter) claims(ctx context.Context, version string) ([]clusterv1.ManagedClusterClaim, bool) {
+	values := map[string]string{}
+	system, err := r.config.Managed.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		return nil, false
+	}
+	values[claimID] = string(system.UID)
+	if version != "" {
+		values[claimKubeVersion] = version
+	}
+	own := len(values)
+	list, err := r.config.Dynamic.Resource(clusterClaims).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+		return nil, false
+	}
+	if err == nil {
+		slices.SortFunc(list.Items, func(a, b unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) })
+		for _, claim := range list.Items {
+			value, _, err := unstructured.NestedString(claim.Object, "spec", "value")
+			if err == nil && value != "" && (len(values) < maxClaims+own || values[claim.GetName()] != "") {
+				values[claim.GetName()] = value
+			}
+		}
+	}
+	claims := make([]clusterv1.ManagedClusterClaim, 0, len(values))
+	for name, value := range values {
+		claims = append(claims, clusterv1.ManagedClusterClaim{Name: name, Value: value})
+	}
+	slices.SortFunc(claims, func(a, b clusterv1.ManagedClusterClaim) int { return strings.Compare(a.Name, b.Name) })
+	return claims, true
+}
+
+// report writes what differs from the status on the hub.
+func (r *reporter) report(ctx context.Context, seen *observed) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	clusters := r.conn.hub.ocm.ClusterV1().ManagedClusters()
+	live := r.latest.Load()
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
+		if live == nil {
+			if live, err = clusters.Get(ctx, r.config.ClusterName, metav1.GetOptions{}); err != nil {
+				return err
+			}
+		}
+		change := difference(&live.Status, seen)
+		if len(change) == 0 {
+			return nil
+		}
+		// Only what the agent knows is written: the hub may have fields that it does not.
+		patch, err := json.Marshal(map[string]any{
+			"metadata": map[string]any{"uid": live.UID, "resourceVersion": live.ResourceVersion},
+			"status":   change,
+		})
+		if err != nil {
+			return err
+		}
+		_, err = clusters.Patch(ctx, live.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+		// What the watch has told of may be old.
+		live = nil
+		return err
+	})
+}
+
+// difference returns the merge patch that makes a status say what was seen.
+func difference(status *clusterv1.ManagedClusterStatus, seen *observed) map[string]any {
+	change := map[string]any{}
+	conditions := slices.Clone(status.Conditions)
+	joined := meta.SetStatusCondition(&conditions, metav1.Condition{
+		Type: clusterv1.ManagedClusterConditionJoined, Status: metav1.ConditionTrue,
+		Reason: reasonJoined, Message: "The agent of the cluster has joined the hub",
+	})
+	if available := meta.SetStatusCondition(&conditions, seen.available); joined || available {
+		change["conditions"] = conditions
+	}
+	if seen.version != "" && seen.version != status.Version.Kubernetes {
+		change["version"] = map[string]any{"kubernetes": seen.version}
+	}
+	if seen.resourcesKnown {
+		for name, lists := range map[string][2]clusterv1.ResourceList{
+			"capacity": {status.Capacity, seen.capacity}, "allocatable": {status.Allocatable, seen.allocatable},
+		} {
+			if resources := resourceChange(lists[0], lists[1]); len(resources) > 0 {
+				change[name] = resources
+			}
+		}
+	}
+	if seen.claimsKnown && !equality.Semantic.DeepEqual(status.ClusterClaims, seen.claims) {
+		change["clusterClaims"] = seen.claims
+	}
+	return change
+}
+
+func resourceChange(before, after clusterv1.ResourceList) map[string]any {
+	change := map[string]any{}
+	for name := range before {
+		if _, ok := after[name]; !ok {
+			change[string(name)] = nil
+		}
+	}
+	for name, quantity := range after {
+		if former, ok := before[name]; !ok || former.Cmp(quantity) != 0 {
+			change[string(name)] = quantity
+		}
+	}
+	return change
+}

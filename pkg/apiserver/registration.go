@@ -1,0 +1,142 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	kubeinformers "k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/acceptance"
+	"open-cluster-management.io/hub-apiserver/pkg/irsa"
+	"open-cluster-management.io/hub-apiserver/pkg/irsa/awsapply"
+	"open-cluster-management.io/hub-apiserver/pkg/registration"
+	"open-cluster-management.io/hub-apiserver/pkg/registration/awsirsa"
+	"open-cluster-management.io/hub-apiserver/pkg/registration/csr"
+	"open-cluster-management.io/hub-apiserver/pkg/registration/liveness"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/cluster/managedcluster"
+	managedclusterregistration "open-cluster-management.io/hub-apiserver/pkg/registry/register/managedcluster"
+)
+
+// RegistrationConfig is how managed clusters register.
+type RegistrationConfig struct {
+	// Drivers are the ways by which clusters show the hub who they are.
+	Drivers []registerv1alpha1.RegistrationDriver
+	// HubARN is the hub's own EKS cluster; nil without the driver aws-irsa.
+	HubARN *irsa.ARN
+	// Mapping is how that knows the group of an IAM role.
+	Mapping irsa.Mapping
+	// ManageRoles is whether the server makes the roles in the account of the hub.
+	ManageRoles bool
+	// ResourceTags are further tags of what it makes in AWS.
+	ResourceTags map[string]string
+	// AutoApproval says which clusters are accepted at once, and AutoApprovedUsers whose
+	// requests for certificates are approved.
+	AutoApproval      registration.AutoApproval
+	AutoApprovedUsers []string
+}
+
+// registrationAccess is what the hub must let a server do that registers clusters. RBAC
+// has nobody grant more than they hold, so that what agents may do is part of it.
+var registrationAccess = []struct {
+	group, resource string
+	verbs           []string
+}{
+	{"", "namespaces", []string{"create", "update", "delete"}},
+	{rbacv1.GroupName, "clusterroles", []string{"get", "list", "watch", "create", "update", "delete"}},
+	{rbacv1.GroupName, "clusterrolebindings", []string{"get", "list", "watch", "create", "update", "delete"}},
+	{rbacv1.GroupName, "rolebindings", []string{"get", "list", "watch", "create", "update", "delete"}},
+	{clusterv1.GroupName, "managedclusters", []string{"get", "list", "watch", "update", "patch"}},
+	{clusterv1.GroupName, "managedclusters/status", []string{"update", "patch"}},
+	{registerv1alpha1.GroupName, "managedclusters/clientcertificates", []string{"renew"}},
+	{certificatesv1.GroupName, "certificatesigningrequests", []string{"create", "get", "list", "watch"}},
+	{certificatesv1.GroupName, "certificatesigningrequests/approval", []string{"update"}},
+	{coordinationv1.GroupName, "leases", []string{"get", "list", "watch", "create", "delete"}},
+}
+
+// clusterRegistration registers the clusters of a hub whose ManagedClusters this
+// server serves. On a hub that keeps them in its own CustomResourceDefinitions, the
+// controllers of that hub register them.
+type clusterRegistration struct {
+	dependencies *RegistrationDependencies
+	// controllers run on the leader.
+	controllers []func(context.Context)
+}
+
+func (c CompletedConfig) newRegistration(clients *clients, informers informerFactories, hub kubernetes.Interface, labelled kubeinformers.SharedInformerFactory) (*clusterRegistration, error) {
+	config := c.extra.Registration
+	decisions := managedcluster.NewDecisions()
+	records := managedclusterregistration.NewRecords(decisions)
+	clusters := informers.clusters.Cluster().V1().ManagedClusters()
+	registrations := informers.own.Register().V1alpha1().ManagedClusterRegistrations()
+	access := registration.NewAccess(hub, registration.CachedFrom(labelled))
+
+	options := registration.RegistrarOptions{
+		HubARN: config.HubARN, Mapping: config.Mapping,
+		Records: records, Clusters: decisions, Decisions: decisions,
+		MayDecide: func(ctx context.Context, cluster string) error {
+			return acceptance.Check(ctx, c.generic.Authorization.Authorizer, cluster)
+		},
+		Namespaces: c.generic.SharedInformerFactory.Core().V1().Namespaces().Lister(), // admission watches them anyway
+		Revoker:    access,
+	}
+	out := &clusterRegistration{}
+	if slices.Contains(config.Drivers, registerv1alpha1.DriverCSR) {
+		options.Drivers = append(options.Drivers, csr.Driver{})
+		approver, err := csr.NewApprover(csr.Options{
+			Hub: hub, CSRs: labelled.Certificates().V1().CertificateSigningRequests(),
+			Clusters: clients.clusters.ClusterV1(), ClusterInformer: clusters, Records: records, Registrations: registrations,
+			AutoApproved: config.AutoApprovedUsers, Clock: clock.RealClock{},
+		})
+		if err != nil {
+			return nil, err
+		}
+		options.Approver = approver
+		out.controllers = append(out.controllers, approver.Run)
+	}
+	if slices.Contains(config.Drivers, registerv1alpha1.DriverAWSIRSA) {
+		driver, err := config.newAWSDriver(hub, records)
+		if err != nil {
+			return nil, err
+		}
+		options.Drivers = append(options.Drivers, driver)
+	} else {
+		options.HubARN = nil
+	}
+	registrar := registration.NewRegistrar(options)
+	out.dependencies = &RegistrationDependencies{Registrar: registrar, Records: records, Decisions: decisions}
+
+	controller, err := registration.NewController(registration.Options{
+		Clusters: clients.clusters.ClusterV1(), ClusterInformer: clusters, Registrations: registrations, Records: records,
+		Drivers: options.Drivers, Access: access, Hub: hub, HubInformers: labelled, Works: clients.works.WorkV1(),
+		Decisions: decisions, EnsureRecord: registrar.EnsureRecord, AutoApproval: config.AutoApproval,
+	})
+	if err != nil {
+		return nil, err
+	}
+	alive := liveness.NewController(liveness.Options{
+		Clusters: clients.clusters.ClusterV1(), ClusterInformer: clusters,
+		Leases: hub.CoordinationV1(), LeaseInformer: labelled.Coordination().V1().Leases(), Clock: clock.RealClock{},
+	})
+	out.controllers = append(out.controllers, controller.Run, alive.Run)
+	return out, nil
+}
+
+func (c *RegistrationConfig) newAWSDriver(hub kubernetes.Interface, records registration.Records) (registration.Driver, error) {
+	// It looks whether the credentials are of the hub's account, for some seconds at most.
+	cloud, err := awsapply.New(context.Background(), awsapply.Options{HubARN: *c.HubARN})
+	if err != nil {
+		return nil, fmt.Errorf("the driver %s: %w", registerv1alpha1.DriverAWSIRSA, err)
+	}
+	return awsirsa.New(awsirsa.Options{
+		HubARN: *c.HubARN, Mapping: c.Mapping, ManageRoles: c.ManageRoles, ResourceTags: c.ResourceTags,
+		Cloud: cloud, Hub: hub, Records: records,
+	})
+}

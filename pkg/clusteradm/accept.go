@@ -1,0 +1,242 @@
+package clusteradm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+)
+
+const acceptExample = `  # Accept two clusters, once they have asked
+  clusteradm accept --clusters cluster1,cluster2 --wait
+
+  # Take all access away from one
+  clusteradm accept --clusters cluster1 --deny --reason 'credentials leaked'`
+
+// accepting is the command clusteradm accept.
+type accepting struct {
+	access  *genericclioptions.ConfigFlags
+	streams genericiooptions.IOStreams
+
+	clusters     []string
+	requesters   []string
+	anyRequester bool
+	deny         bool
+	reason       string
+	wait         bool
+	timeout      time.Duration
+
+	ocm  versioned.Interface
+	kube kubernetes.Interface
+}
+
+func newAccept(access *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
+	a := &accepting{access: access, streams: streams, timeout: defaultTimeout}
+	command := &cobra.Command{
+		Use:   "accept",
+		Short: "Accept managed clusters on the hub of the current context, or deny them",
+		Long: `Accept managed clusters on the hub of the current context, with the requests of their
+agents for client certificates; or deny them, which takes all their access away at once.`,
+		Example: acceptExample,
+		Args:    cobra.NoArgs,
+		RunE:    func(command *cobra.Command, _ []string) error { return a.run(command.Context()) },
+	}
+	flags := command.Flags()
+	flags.StringSliceVar(&a.clusters, "clusters", nil, "Names of the clusters. Required.")
+	flags.StringSliceVar(&a.requesters, "requesters", nil, "Users whose requests for certificates are approved; by default who has created the ManagedCluster, and the bootstrap identities of the hub.")
+	flags.BoolVar(&a.anyRequester, "skip-approve-check", false, "Approve requests for certificates of the cluster whoever has made them.")
+	flags.BoolVar(&a.deny, "deny", false, "Deny the clusters.")
+	flags.StringVar(&a.reason, "reason", "", "Why, as the ManagedCluster shows it.")
+	flags.BoolVar(&a.wait, "wait", false, "Wait until the clusters have asked to join, and until they have their access.")
+	flags.DurationVar(&a.timeout, "timeout", a.timeout, "How long all of it may take.")
+	return command
+}
+
+func (a *accepting) complete() error {
+	var errs []error
+	if len(a.clusters) == 0 {
+		errs = append(errs, errors.New("--clusters is required"))
+	}
+	for _, cluster := range a.clusters {
+		errs = append(errs, checkName("clusters", cluster))
+	}
+	if a.deny && (a.anyRequester || len(a.requesters) > 0) {
+		errs = append(errs, errors.New("--requesters and --skip-approve-check are for clusters that are accepted"))
+	}
+	if a.timeout <= 0 {
+		errs = append(errs, fmt.Errorf("--timeout must be more than 0, not %s", a.timeout))
+	}
+	return errors.Join(errs...)
+}
+
+func (a *accepting) run(ctx context.Context) error {
+	if err := a.complete(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	config, err := clientConfig(a.access)
+	if err != nil {
+		return err
+	}
+	if a.ocm, err = versioned.NewForConfig(config); err != nil {
+		return err
+	}
+	if a.kube, err = kubernetes.NewForConfig(config); err != nil {
+		return err
+	}
+	registers, err := servesRegistration(a.kube.Discovery())
+	if err != nil {
+		return err
+	}
+	decide := a.decide
+	if !registers {
+		decide = a.decidePublic
+	}
+	var errs []error
+	for _, cluster := range a.clusters {
+		// One that fails does not hold up the others.
+		if err := a.one(ctx, cluster, decide); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", cluster, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// servesRegistration tells whether the hub takes decisions as requests of their own. One
+// that runs OCM takes them as a change of the ManagedCluster.
+func servesRegistration(disco discovery.DiscoveryInterface) (bool, error) {
+	_, err := disco.ServerResourcesForGroupVersion(registerv1alpha1.SchemeGroupVersion.String())
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("%s on the hub: %w", registerv1alpha1.SchemeGroupVersion, err)
+	}
+	return true, nil
+}
+
+func (a *accepting) one(ctx context.Context, name string, decide func(context.Context, *clusterv1.ManagedCluster) error) error {
+	cluster, err := a.cluster(ctx, name)
+	if err != nil {
+		return err
+	}
+	if err := decide(ctx, cluster); err != nil {
+		return err
+	}
+	if !a.wait {
+		return nil
+	}
+	return a.settled(ctx, cluster)
+}
+
+// cluster returns the ManagedCluster, for which --wait waits.
+func (a *accepting) cluster(ctx context.Context, name string) (*clusterv1.ManagedCluster, error) {
+	cluster, err := a.ocm.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
+	if !missing(err) {
+		return cluster, err
+	}
+	if !a.wait {
+		return nil, errors.New("the hub has no such ManagedCluster: the cluster has not asked to join; --wait waits until it has")
+	}
+	say(a.streams.Out, "%s: waiting until the cluster asks to join", name)
+	err = poll(ctx, func(ctx context.Context) (string, error) {
+		var err error
+		cluster, err = a.ocm.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
+		if missing(err) {
+			return "the cluster has not asked to join", nil
+		}
+		return "", err
+	})
+	return cluster, err
+}
+
+// decide accepts or denies a cluster by the request that a hub has for it.
+func (a *accepting) decide(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
+	requesters := a.requesters
+	if a.anyRequester {
+		pending, err := a.pendingRequests(ctx, cluster.Name)
+		if err != nil {
+			return err
+		}
+		for i := range pending {
+			requesters = append(requesters, pending[i].Spec.Username)
+		}
+	}
+	decided, err := a.ocm.RegisterV1alpha1().ManagedClusterRegistrations().Accept(ctx, cluster.Name, &registerv1alpha1.ManagedClusterAcceptance{
+		// Another cluster may have come by this name since it was looked at.
+		ObjectMeta: metav1.ObjectMeta{Name: cluster.Name, UID: cluster.UID},
+		Spec:       registerv1alpha1.ManagedClusterAcceptanceSpec{Accepted: !a.deny, Reason: a.reason, Requesters: unique(requesters)},
+	}, metav1.UpdateOptions{FieldManager: fieldManager})
+	if err != nil {
+		return err
+	}
+	if a.deny {
+		say(a.streams.Out, "%s: denied; its access to the hub is taken away", cluster.Name)
+		return nil
+	}
+	text := cluster.Name + ": accepted"
+	if driver := decided.Status.Driver; driver != "" {
+		text += " by " + printable(string(driver))
+	}
+	if approved := decided.Status.ApprovedRequests; len(approved) > 0 {
+		text += "; approved " + printable(strings.Join(approved, ", "))
+	}
+	say(a.streams.Out, "%s", text)
+	a.next(cluster.Name)
+	return nil
+}
+
+// next says how to see what comes of an acceptance, where it is not waited for.
+func (a *accepting) next(cluster string) {
+	if !a.wait {
+		say(a.streams.Out, "%[1]s: see what comes of it by: kubectl get managedclusters.cluster.open-cluster-management.io %[1]s", cluster)
+	}
+}
+
+// settled waits until a cluster has the access that was decided, or has it no more.
+func (a *accepting) settled(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
+	err := poll(ctx, func(ctx context.Context) (string, error) {
+		current, err := a.ocm.ClusterV1().ManagedClusters().Get(ctx, cluster.Name, metav1.GetOptions{})
+		if a.deny && missing(err) {
+			return "", nil
+		}
+		if err != nil {
+			return "", err
+		}
+		condition := meta.FindStatusCondition(current.Status.Conditions, clusterv1.ManagedClusterConditionHubAccepted)
+		accepted := condition != nil && condition.Status == metav1.ConditionTrue
+		switch {
+		case current.UID != cluster.UID:
+			return "", errors.New("the ManagedCluster was deleted and made again")
+		case accepted != a.deny:
+			return "", nil
+		case condition == nil:
+			return "the hub has not acted on it yet", nil
+		}
+		return printable(condition.Reason + ": " + condition.Message), nil
+	})
+	if err != nil {
+		return err
+	}
+	if a.deny {
+		say(a.streams.Out, "%s: the cluster has no access to the hub", cluster.Name)
+	} else {
+		say(a.streams.Out, "%s: the cluster has its access to the hub", cluster.Name)
+	}
+	return nil
+}

@@ -1,0 +1,204 @@
+package clusteradm
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/test/localhub"
+)
+
+const bootstrapUser = "system:serviceaccount:open-cluster-management:agent-registration-bootstrap"
+
+// asks makes the request of an agent for a certificate, as a user, with a subject.
+func asks(t *testing.T, hub *localhub.Cluster, user, cluster, commonName string, organizations ...string) string {
+	t.Helper()
+	config, err := hub.UserConfig(user, "system:masters")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: commonName, Organization: organizations}}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := client.CertificatesV1().CertificateSigningRequests().Create(t.Context(), &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: cluster + "-", Labels: map[string]string{clusterv1.ClusterNameLabel: cluster}},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: content}),
+			SignerName: certificatesv1.KubeAPIServerClientSignerName,
+			Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageClientAuth},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return request.Name
+}
+
+func agentAsks(t *testing.T, hub *localhub.Cluster, user, cluster string) string {
+	t.Helper()
+	return asks(t, hub, user, cluster, "system:open-cluster-management:"+cluster+":agent1", "system:open-cluster-management:"+cluster)
+}
+
+func isApproved(t *testing.T, hub *localhub.Cluster, name string) bool {
+	t.Helper()
+	request, err := kubeOf(t, hub).CertificatesV1().CertificateSigningRequests().Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(request.Status.Conditions, func(condition certificatesv1.CertificateSigningRequestCondition) bool {
+		return condition.Type == certificatesv1.CertificateApproved
+	})
+}
+
+func createCluster(t *testing.T, hub *localhub.Cluster, name string, annotations map[string]string) {
+	t.Helper()
+	if _, err := ocmOf(t, hub).ClusterV1().ManagedClusters().Create(t.Context(), &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func isAccepted(t *testing.T, hub *localhub.Cluster, name string) bool {
+	t.Helper()
+	cluster, err := ocmOf(t, hub).ClusterV1().ManagedClusters().Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cluster.Spec.HubAcceptsClient
+}
+
+func TestAcceptOnAPublicHub(t *testing.T) {
+	hub, _, _, _ := publicHub(t)
+	for _, cluster := range []string{"accept1", "accept2"} {
+		createCluster(t, hub, cluster, nil)
+	}
+	first := agentAsks(t, hub, bootstrapUser, "accept1")
+	stranger := agentAsks(t, hub, "mallory", "accept2")
+	// One that fails does not hold up the others.
+	got := clusteradm(t, hub, "accept", "--clusters=nobody,accept2,accept1")
+	got.refused(t, "nobody: the hub has no such ManagedCluster", "accept2: ", "mallory", "--requesters")
+	got.shows(t, "accept1: accepted", "accept1: approved "+first)
+	if !isAccepted(t, hub, "accept1") || !isApproved(t, hub, first) {
+		t.Error("accept1 is not accepted")
+	}
+	if isApproved(t, hub, stranger) {
+		t.Error("the request of a stranger is approved")
+	}
+	clusteradm(t, hub, "accept", "--clusters=accept2", "--requesters=mallory").done(t)
+	if !isApproved(t, hub, stranger) {
+		t.Error("the request of one of --requesters is not approved")
+	}
+	clusteradm(t, hub, "accept", "--clusters=accept1", "--deny", "--reason=why").done(t).shows(t, "accept1: denied", "keeps no --reason")
+	if isAccepted(t, hub, "accept1") {
+		t.Error("a denied cluster is accepted")
+	}
+}
+
+// A label is chosen by whoever makes a request; it must not get them the certificate of
+// another cluster, or more.
+func TestAcceptApprovesAgentsOnly(t *testing.T) {
+	hub, _, _, _ := publicHub(t)
+	createCluster(t, hub, "victim", nil)
+	identity := "system:open-cluster-management:victim"
+	for name, subject := range map[string][]string{
+		"another cluster":     {"system:open-cluster-management:other:agent", "system:open-cluster-management:other"},
+		"a further part":      {identity + ":agent:other", identity},
+		"no agent":            {identity + ":", identity},
+		"another group":       {identity + ":agent", "system:open-cluster-management:other"},
+		"another common name": {"admin", identity},
+	} {
+		t.Run(name, func(t *testing.T) {
+			request := asks(t, hub, bootstrapUser, "victim", subject[0], subject[1:]...)
+			clusteradm(t, hub, "accept", "--clusters=victim", "--skip-approve-check").refused(t, request)
+			if isApproved(t, hub, request) {
+				t.Error("it is approved")
+			}
+			if err := kubeOf(t, hub).CertificatesV1().CertificateSigningRequests().Delete(t.Context(), request, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func TestAcceptAsksNoCertificateOfIAMRoles(t *testing.T) {
+	hub, _, _, _ := publicHub(t)
+	createCluster(t, hub, "accept-eks", map[string]string{"agent.open-cluster-management.io/managed-cluster-arn": managedARN})
+	got := clusteradm(t, hub, "accept", "--clusters=accept-eks").done(t)
+	if strings.Contains(got.out, "certificate") || !isAccepted(t, hub, "accept-eks") {
+		t.Errorf("got %s", got.out)
+	}
+}
+
+// The cluster comes, its agent asks, and the hub acts, all after the command was given.
+func TestAcceptWaits(t *testing.T) {
+	hub, _, _, _ := publicHub(t)
+	ocm := ocmOf(t, hub)
+	finished := make(chan outcome, 1)
+	go func() { finished <- clusteradm(t, hub, "accept", "--clusters=late", "--wait", "--timeout=1m") }()
+	createCluster(t, hub, "late", nil)
+	eventually(t, "the cluster is accepted", func(ctx context.Context) error {
+		cluster, err := ocm.ClusterV1().ManagedClusters().Get(ctx, "late", metav1.GetOptions{})
+		if err == nil && !cluster.Spec.HubAcceptsClient {
+			err = errors.New("not yet")
+		}
+		return err
+	})
+	request := agentAsks(t, hub, bootstrapUser, "late")
+	eventually(t, "the hub acts", func(ctx context.Context) error {
+		cluster, err := ocm.ClusterV1().ManagedClusters().Get(ctx, "late", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		meta.SetStatusCondition(&cluster.Status.Conditions, metav1.Condition{Type: clusterv1.ManagedClusterConditionHubAccepted, Status: metav1.ConditionTrue, Reason: clusterv1.ReasonHubClusterAdminAccepted})
+		_, err = ocm.ClusterV1().ManagedClusters().UpdateStatus(ctx, cluster, metav1.UpdateOptions{})
+		return err
+	})
+	select {
+	case got := <-finished:
+		got.done(t).shows(t, "late: approved "+request, "late: the cluster has its access to the hub")
+	case <-t.Context().Done():
+		t.Fatal(t.Context().Err())
+	}
+}
+
+func TestAcceptGivesUpWithTheReason(t *testing.T) {
+	hub, _, _, _ := publicHub(t)
+	clusteradm(t, hub, "accept", "--clusters=never", "--wait", "--timeout=1s").refused(t, "never: gave up waiting: the cluster has not asked to join")
+}
+
+func TestAcceptRefuses(t *testing.T) {
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no clusters":         {nil, "--clusters is required"},
+		"bad name":            {[]string{"--clusters=A_B"}, `--clusters "A_B"`},
+		"denied and approved": {[]string{"--clusters=c1", "--deny", "--skip-approve-check"}, "are for clusters that are accepted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runCommand(t, append([]string{"accept"}, test.args...)...).refused(t, test.want)
+		})
+	}
+}

@@ -1,0 +1,164 @@
+package clusteradm
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+)
+
+// Who asks for the first certificate of an agent on a hub that runs OCM.
+const bootstrapGroup = "system:bootstrappers:managedcluster"
+
+var bootstrapUsers = []string{
+	"system:serviceaccount:" + bootstrapNamespace + ":" + bootstrapAccount,
+	"system:serviceaccount:" + bootstrapNamespace + ":cluster-bootstrap",
+}
+
+// arnAnnotations mark clusters that show who they are by IAM roles.
+var arnAnnotations = []string{"agent.open-cluster-management.io/managed-cluster-arn", "eks-managed-cluster-arn"}
+
+// decidePublic accepts or denies a cluster where the hub runs OCM, by what its own
+// controllers look at: the ManagedCluster, and the agent's request for a certificate.
+func (a *accepting) decidePublic(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
+	if a.reason != "" {
+		say(a.streams.ErrOut, "Warning: %s: this hub keeps no --reason", cluster.Name)
+	}
+	if cluster.Spec.HubAcceptsClient == a.deny {
+		patch, err := json.Marshal(map[string]any{
+			"metadata": map[string]any{"uid": cluster.UID, "resourceVersion": cluster.ResourceVersion},
+			"spec":     map[string]any{"hubAcceptsClient": !a.deny},
+		})
+		if err != nil {
+			return err
+		}
+		if _, err := a.ocm.ClusterV1().ManagedClusters().Patch(ctx, cluster.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager}); err != nil {
+			return err
+		}
+	}
+	if a.deny {
+		say(a.streams.Out, "%s: denied", cluster.Name)
+		return nil
+	}
+	say(a.streams.Out, "%s: accepted", cluster.Name)
+	a.next(cluster.Name)
+	if slices.ContainsFunc(arnAnnotations, func(key string) bool { return cluster.Annotations[key] != "" }) {
+		// It asks for no certificate.
+		return nil
+	}
+	return a.approveAll(ctx, cluster.Name)
+}
+
+// approveAll approves the pending requests of a cluster, and with --wait waits for the
+// first one.
+func (a *accepting) approveAll(ctx context.Context, cluster string) error {
+	waiting := false
+	return poll(ctx, func(ctx context.Context) (string, error) {
+		requests, err := a.requests(ctx, cluster)
+		if err != nil {
+			return "", err
+		}
+		approved, refused := false, ""
+		for i := range requests {
+			request := &requests[i]
+			if !pending(request) {
+				approved = approved || len(request.Status.Certificate) > 0
+				continue
+			}
+			if refusal := a.refuses(request, cluster); refusal != "" {
+				refused = fmt.Sprintf("the certificate request %s is not approved: %s", request.Name, refusal)
+				continue
+			}
+			if err := approve(ctx, a.kube.CertificatesV1().CertificateSigningRequests(), request.Name, "ClusteradmAccept", "Approved by clusteradm accept."); err != nil {
+				return "", fmt.Errorf("approve %s: %w", request.Name, err)
+			}
+			say(a.streams.Out, "%s: approved %s", cluster, printable(request.Name))
+			approved = true
+		}
+		switch {
+		case approved:
+			return "", nil
+		case refused != "":
+			return "", errors.New(printable(refused))
+		case !a.wait:
+			say(a.streams.Out, "%s: there is no request for a certificate yet; run clusteradm accept again when there is one", cluster)
+			return "", nil
+		case !waiting:
+			waiting = true
+			say(a.streams.Out, "%s: waiting until the agent asks for a certificate", cluster)
+		}
+		return "the agent has not asked for a certificate", nil
+	})
+}
+
+// requests are those of the agents of a cluster for certificates.
+func (a *accepting) requests(ctx context.Context, cluster string) ([]certificatesv1.CertificateSigningRequest, error) {
+	list, err := a.kube.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{LabelSelector: clusterv1.ClusterNameLabel + "=" + cluster})
+	if err != nil {
+		return nil, fmt.Errorf("requests for certificates: %w", err)
+	}
+	return slices.DeleteFunc(list.Items, func(request certificatesv1.CertificateSigningRequest) bool {
+		return request.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName
+	}), nil
+}
+
+func (a *accepting) pendingRequests(ctx context.Context, cluster string) ([]certificatesv1.CertificateSigningRequest, error) {
+	requests, err := a.requests(ctx, cluster)
+	return slices.DeleteFunc(requests, func(request certificatesv1.CertificateSigningRequest) bool { return !pending(&request) }), err
+}
+
+func pending(request *certificatesv1.CertificateSigningRequest) bool {
+	return len(request.Status.Conditions) == 0 && len(request.Status.Certificate) == 0
+}
+
+// refuses tells why a request is not to be approved; empty if it is. Whoever makes a
+// request chooses its label: the subject decides what the certificate is good for.
+func (a *accepting) refuses(request *certificatesv1.CertificateSigningRequest, cluster string) string {
+	identity := "system:open-cluster-management:" + cluster
+	block, _ := pem.Decode(request.Spec.Request)
+	if block == nil {
+		return "it has no PEM"
+	}
+	parsed, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return err.Error()
+	}
+	agent, ok := strings.CutPrefix(parsed.Subject.CommonName, identity+":")
+	if !ok || agent == "" || strings.Contains(agent, ":") {
+		return fmt.Sprintf("its subject %q is not an agent of the cluster", parsed.Subject.CommonName)
+	}
+	for _, organization := range parsed.Subject.Organization {
+		if organization != identity && organization != "system:open-cluster-management:managed-clusters" {
+			return fmt.Sprintf("it asks for the group %q", organization)
+		}
+	}
+	user := request.Spec.Username
+	if a.anyRequester || slices.Contains(a.requesters, user) {
+		return ""
+	}
+	if len(a.requesters) == 0 && (slices.Contains(bootstrapUsers, user) || slices.Contains(request.Spec.Groups, bootstrapGroup)) {
+		return ""
+	}
+	return fmt.Sprintf("it was made by %q; --requesters names who may, --skip-approve-check lets everybody", user)
+}
+
+// unique are values in their order, each once.
+func unique(values []string) []string {
+	var out []string
+	for _, value := range values {
+		if !slices.Contains(out, value) {
+			out = append(out, value)
+		}
+	}
+	return out
+}

@@ -1,0 +1,116 @@
+package clusteradm
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+)
+
+// decidingHub answers what accept asks of a hub that takes decisions as requests of
+// their own, and keeps them.
+type decidingHub struct {
+	t  *testing.T
+	mu sync.Mutex
+	// decisions are the bodies of what was put, by cluster.
+	decisions map[string]registerv1alpha1.ManagedClusterAcceptance
+	requests  []certificatesv1.CertificateSigningRequest
+}
+
+func (h *decidingHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	cluster := clusterv1.ManagedCluster{
+		TypeMeta:   metav1.TypeMeta{APIVersion: clusterv1.SchemeGroupVersion.String(), Kind: "ManagedCluster"},
+		ObjectMeta: metav1.ObjectMeta{Name: "c1", UID: "uid-of-c1"},
+	}
+	var answer any
+	switch r.Method + " " + r.URL.Path {
+	case "GET /apis/" + registerv1alpha1.SchemeGroupVersion.String():
+		answer = metav1.APIResourceList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIResourceList"}, GroupVersion: registerv1alpha1.SchemeGroupVersion.String()}
+	case "GET /apis/cluster.open-cluster-management.io/v1/managedclusters/c1":
+		if decided, ok := h.decisions["c1"]; ok {
+			cluster.Status.Conditions = []metav1.Condition{{Type: clusterv1.ManagedClusterConditionHubAccepted, Status: metav1.ConditionFalse, Reason: "Denied"}}
+			if decided.Spec.Accepted {
+				cluster.Status.Conditions[0].Status = metav1.ConditionTrue
+			}
+		}
+		answer = cluster
+	case "GET /apis/certificates.k8s.io/v1/certificatesigningrequests":
+		answer = certificatesv1.CertificateSigningRequestList{TypeMeta: metav1.TypeMeta{APIVersion: "certificates.k8s.io/v1", Kind: "CertificateSigningRequestList"}, Items: h.requests}
+	case "PUT /apis/" + registerv1alpha1.SchemeGroupVersion.String() + "/managedclusters/c1/accept":
+		var decision registerv1alpha1.ManagedClusterAcceptance
+		if err := json.NewDecoder(r.Body).Decode(&decision); err != nil {
+			h.t.Error(err)
+		}
+		h.decisions["c1"] = decision
+		decision.TypeMeta = metav1.TypeMeta{APIVersion: registerv1alpha1.SchemeGroupVersion.String(), Kind: "ManagedClusterAcceptance"}
+		decision.Status.Driver = registerv1alpha1.DriverCSR
+		decision.Status.ApprovedRequests = []string{"c1-abcde"}
+		answer = decision
+	default:
+		h.t.Errorf("%s %s was asked", r.Method, r.URL)
+		w.WriteHeader(http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(answer); err != nil {
+		h.t.Error(err)
+	}
+}
+
+func newDecidingHub(t *testing.T) (*decidingHub, func(args ...string) outcome) {
+	hub := &decidingHub{t: t, decisions: map[string]registerv1alpha1.ManagedClusterAcceptance{}}
+	server := httptest.NewServer(hub)
+	t.Cleanup(server.Close)
+	return hub, func(args ...string) outcome {
+		return runCommand(t, append([]string{"--server", server.URL, "accept", "--clusters=c1"}, args...)...)
+	}
+}
+
+// Where a hub has the request, all that is decided goes in it, and nothing around it.
+func TestAcceptPutsADecision(t *testing.T) {
+	hub, accept := newDecidingHub(t)
+	accept("--wait", "--reason=known", "--requesters=alice").done(t).
+		shows(t, "c1: accepted by csr; approved c1-abcde", "c1: the cluster has its access to the hub")
+	decision := hub.decisions["c1"]
+	if !decision.Spec.Accepted || decision.Spec.Reason != "known" || len(decision.Spec.Requesters) != 1 || decision.Spec.Requesters[0] != "alice" {
+		t.Errorf("it put %+v", decision.Spec)
+	}
+	// A cluster that came by this name meanwhile is not accepted.
+	if decision.UID != "uid-of-c1" {
+		t.Errorf("it put a decision about UID %q", decision.UID)
+	}
+	accept("--wait", "--deny", "--reason=leaked").done(t).shows(t, "c1: denied", "c1: the cluster has no access to the hub")
+	if decision := hub.decisions["c1"]; decision.Spec.Accepted || decision.Spec.Reason != "leaked" {
+		t.Errorf("it put %+v", decision.Spec)
+	}
+}
+
+// --skip-approve-check names whoever has asked, each once.
+func TestAcceptOfEveryRequester(t *testing.T) {
+	hub, accept := newDecidingHub(t)
+	request := func(user, signer string, conditions ...certificatesv1.CertificateSigningRequestCondition) certificatesv1.CertificateSigningRequest {
+		return certificatesv1.CertificateSigningRequest{
+			Spec:   certificatesv1.CertificateSigningRequestSpec{Username: user, SignerName: signer},
+			Status: certificatesv1.CertificateSigningRequestStatus{Conditions: conditions},
+		}
+	}
+	hub.requests = []certificatesv1.CertificateSigningRequest{
+		request("bob", certificatesv1.KubeAPIServerClientSignerName),
+		request("bob", certificatesv1.KubeAPIServerClientSignerName),
+		request("carol", "example.com/other"),
+		request("dave", certificatesv1.KubeAPIServerClientSignerName, certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateDenied}),
+	}
+	accept("--skip-approve-check").done(t)
+	if requesters := hub.decisions["c1"].Spec.Requesters; len(requesters) != 1 || requesters[0] != "bob" {
+		t.Errorf("requests of %q are approved", requesters)
+	}
+}

@@ -1,0 +1,169 @@
+package clusteradm
+
+import (
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/irsa"
+)
+
+const (
+	defaultAgentNamespace = "open-cluster-management-agent"
+	// accountsNamespace has the ServiceAccounts of ManagedServiceAccounts. The agents
+	// of several hubs share it.
+	accountsNamespace = "open-cluster-management-agent-addon"
+	// agentName is that of the agent's Deployment and ServiceAccount.
+	agentName = "agent"
+
+	bootstrapSecret         = "bootstrap-hub-kubeconfig"
+	bootstrapKubeconfigFile = "/etc/bootstrap/kubeconfig"
+	hubSecret               = "hub-kubeconfig-secret"
+	kubeconfigKey           = "kubeconfig"
+	clusterNameKey          = "cluster-name"
+)
+
+// agentSettings say how a managed cluster joins a hub.
+type agentSettings struct {
+	cluster             string
+	namespace           string
+	image               string
+	driver              registerv1alpha1.RegistrationDriver
+	identity            *irsa.Identity
+	ca                  []byte
+	bootstrapKubeconfig []byte
+}
+
+// arguments are those of the agent that say how it registers.
+func (a *agentSettings) arguments() []string {
+	args := []string{
+		"--cluster-name=" + a.cluster,
+		"--bootstrap-kubeconfig=" + bootstrapKubeconfigFile,
+		"--registration-auth=" + string(a.driver),
+		"--registration-namespace=" + a.namespace,
+	}
+	if a.identity != nil {
+		args = append(args, "--hub-cluster-arn="+a.identity.Hub.String(), "--managed-cluster-arn="+a.identity.Managed.String())
+	}
+	return args
+}
+
+// objects are all but the agent's Deployment.
+func (a *agentSettings) objects() ([]*unstructured.Unstructured, error) {
+	objects, err := agentManifests(a.namespace)
+	if err != nil {
+		return nil, err
+	}
+	for _, object := range objects {
+		if a.identity != nil && object.GetKind() == kindServiceAccount && object.GetName() == agentName && object.GetNamespace() == a.namespace {
+			annotate(object, roleARNAnnotation, a.identity.ManagedClusterRoleARN())
+		}
+	}
+	secret, err := toUnstructured(&corev1.Secret{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: bootstrapSecret},
+		Type:       corev1.SecretTypeOpaque,
+		Data:       map[string][]byte{kubeconfigKey: a.bootstrapKubeconfig},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return append(objects, secret), nil
+}
+
+// agentManifests are what an agent in this namespace needs on its cluster, beside its
+// Deployment and its Secret. What is not in that namespace has its name in the name, if
+// it is not the default one: the roles are everybody's, and each agent is bound to them.
+func agentManifests(namespace string) ([]*unstructured.Unstructured, error) {
+	objects, err := manifests("agent/managed/namespace.yaml", "agent/managed/*.yaml")
+	if err != nil {
+		return nil, err
+	}
+	seen := map[string]bool{}
+	objects = slices.DeleteFunc(objects, func(object *unstructured.Unstructured) bool {
+		name := display(object)
+		again := seen[name]
+		seen[name] = true
+		return again
+	})
+	for _, object := range objects {
+		if err := moveToNamespace(object, namespace); err != nil {
+			return nil, fmt.Errorf("%s: %w", display(object), err)
+		}
+	}
+	return objects, nil
+}
+
+// moveToNamespace makes an object of the default agent's namespace one of another.
+func moveToNamespace(object *unstructured.Unstructured, namespace string) error {
+	switch {
+	case object.GetKind() == kindNamespace && object.GetName() == defaultAgentNamespace:
+		object.SetName(namespace)
+	case object.GetNamespace() == defaultAgentNamespace:
+		object.SetNamespace(namespace)
+	case isBinding(object) && namespace != defaultAgentNamespace:
+		object.SetName(object.GetName() + ":" + namespace)
+	}
+	subjects, found, err := unstructured.NestedSlice(object.Object, "subjects")
+	if err != nil || !found {
+		return err
+	}
+	for _, entry := range subjects {
+		if subject, ok := entry.(map[string]any); ok && subject["namespace"] == defaultAgentNamespace {
+			subject["namespace"] = namespace
+		}
+	}
+	return unstructured.SetNestedSlice(object.Object, subjects, "subjects")
+}
+
+func isBinding(object *unstructured.Unstructured) bool {
+	return object.GetKind() == "ClusterRoleBinding" || object.GetKind() == "RoleBinding"
+}
+
+// deployment is the agent's Deployment by these settings.
+func (a *agentSettings) deployment() (*unstructured.Unstructured, error) {
+	found, err := manifests("agent/deploy.yaml")
+	if err != nil {
+		return nil, err
+	}
+	index := slices.IndexFunc(found, func(object *unstructured.Unstructured) bool { return object.GetKind() == kindDeployment })
+	if index < 0 {
+		return nil, fmt.Errorf("the manifests have no %s for the agent", kindDeployment)
+	}
+	deployment := &appsv1.Deployment{}
+	if err := fromUnstructured(found[index], deployment); err != nil {
+		return nil, err
+	}
+	deployment.Namespace = a.namespace
+	pod := &deployment.Spec.Template.Spec
+	if len(pod.Containers) != 1 {
+		return nil, fmt.Errorf("%s must have one container", display(found[index]))
+	}
+	container := &pod.Containers[0]
+	if a.image != "" {
+		container.Image = a.image
+	}
+	for _, flag := range []string{"cluster-name", "bootstrap-kubeconfig", "registration-auth", "registration-namespace", "hub-cluster-arn", "managed-cluster-arn"} {
+		container.Args = withoutFlag(container.Args, flag)
+	}
+	container.Args = append(container.Args, a.arguments()...)
+	return toUnstructured(deployment)
+}
+
+// bootstrapKubeconfig is by what the agent asks the hub to accept its cluster.
+func bootstrapKubeconfig(server, token string, ca []byte) ([]byte, error) {
+	const cluster, user = "hub", "bootstrap"
+	config := clientcmdapi.NewConfig()
+	config.Clusters[cluster] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: ca}
+	config.AuthInfos[user] = &clientcmdapi.AuthInfo{Token: token}
+	config.Contexts[user] = &clientcmdapi.Context{Cluster: cluster, AuthInfo: user}
+	config.CurrentContext = user
+	return clientcmd.Write(*config)
+}

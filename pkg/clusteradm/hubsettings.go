@@ -1,0 +1,335 @@
+package clusteradm
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+
+	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/irsa"
+)
+
+const (
+	kindAPIService     = "APIService"
+	kindDeployment     = "Deployment"
+	kindServiceAccount = "ServiceAccount"
+
+	// roleARNAnnotation is how EKS knows as which IAM role a ServiceAccount acts.
+	roleARNAnnotation = "eks.amazonaws.com/role-arn"
+
+	searchEmbedded = "embedded"
+	searchPostgres = "postgres"
+	searchNone     = "none"
+
+	dataVolume = "data"
+	dataDir    = "/var/lib/hub-apiserver"
+	// serverGroup is that of the files of the server's volume: RunAsUser of the manifests.
+	serverGroup = 65532
+)
+
+// hubSettings say what a hub is made of.
+type hubSettings struct {
+	drivers     []registerv1alpha1.RegistrationDriver
+	arn         *irsa.ARN
+	roleARN     string
+	eksAuth     string
+	manageRoles bool
+	tags        map[string]string
+	arnPatterns []string
+	identities  []string
+
+	image       string
+	serving     string
+	etcdServers []string
+	search      string
+	storageSize string
+}
+
+func newHubSettings() hubSettings {
+	return hubSettings{eksAuth: string(irsa.AccessEntry), manageRoles: true, serving: servingSelfSigned, storageSize: "10Gi"}
+}
+
+func (h *hubSettings) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&h.roleARN, "hub-role-arn", "", "ARN of the IAM role that the server acts as, for aws-irsa. <hub>_managed-cluster-identity-creator in the account of the hub when this is empty.")
+	flags.StringVar(&h.eksAuth, "eks-auth", h.eksAuth, "How the hub's EKS cluster learns which group an IAM role belongs to: AccessEntry, or ConfigMap for kube-system/aws-auth.")
+	flags.BoolVar(&h.manageRoles, "irsa-manage-roles", h.manageRoles, "Let the server make the IAM role of each cluster in the account of the hub. Without, somebody else makes them.")
+	flags.StringToStringVar(&h.tags, "aws-resource-tags", nil, "Further tags, as key=value, of what the server makes in AWS.")
+	flags.StringSliceVar(&h.arnPatterns, "auto-approved-arn-patterns", nil, "Regular expressions; a cluster is accepted when it claims an ARN that one of them matches as a whole.")
+	flags.StringSliceVar(&h.identities, "auto-approved-csr-identities", nil, "Users whose clusters are accepted when they create them.")
+	flags.StringVar(&h.image, "image", "", "Image of the server and of the agents. That of the manifests when this is empty.")
+	flags.StringVar(&h.serving, "serving-certificates", h.serving, "Who makes the server's certificate: self-signed, by this command, once for ten years; or cert-manager, which must be on the hub.")
+	flags.StringSliceVar(&h.etcdServers, "etcd-servers", nil, "URLs of an etcd cluster, for two replicas of the server; its certificates are in the Secret hub-apiserver-etcd. Without, there is one replica that keeps its data in a persistent volume.")
+	flags.StringVar(&h.search, "search-engine", "", "embedded; postgres, whose URL is in the Secret hub-apiserver-postgres; or none. Defaults to embedded, and with --etcd-servers to postgres.")
+	flags.StringVar(&h.storageSize, "storage-size", h.storageSize, "Size of the persistent volume.")
+}
+
+func (h *hubSettings) aws() bool { return slices.Contains(h.drivers, registerv1alpha1.DriverAWSIRSA) }
+
+// complete returns what is wrong, and fills in what follows from the rest.
+func (h *hubSettings) complete() []error {
+	var errs []error
+	if h.serving != servingSelfSigned && h.serving != servingCertManager {
+		errs = append(errs, fmt.Errorf("--serving-certificates must be %s or %s, not %q", servingSelfSigned, servingCertManager, h.serving))
+	}
+	if h.search == "" {
+		h.search = searchEmbedded
+		if len(h.etcdServers) > 0 {
+			h.search = searchPostgres
+		}
+	}
+	if !slices.Contains([]string{searchEmbedded, searchPostgres, searchNone}, h.search) {
+		errs = append(errs, fmt.Errorf("--search-engine must be %s, %s or %s, not %q", searchEmbedded, searchPostgres, searchNone, h.search))
+	}
+	if h.search == searchEmbedded && len(h.etcdServers) > 0 {
+		errs = append(errs, fmt.Errorf("--search-engine=%s is for one replica, and --etcd-servers for two", searchEmbedded))
+	}
+	if _, err := resource.ParseQuantity(h.storageSize); err != nil {
+		errs = append(errs, fmt.Errorf("--storage-size %q: %w", h.storageSize, err))
+	}
+	for _, pattern := range h.arnPatterns {
+		if _, err := regexp.Compile(pattern); err != nil {
+			errs = append(errs, fmt.Errorf("--auto-approved-arn-patterns: %w", err))
+		}
+	}
+	if len(h.arnPatterns) > 0 && !h.aws() {
+		errs = append(errs, fmt.Errorf("--auto-approved-arn-patterns takes --registration-auth=%s", registerv1alpha1.DriverAWSIRSA))
+	}
+	if len(h.identities) > 0 && !slices.Contains(h.drivers, registerv1alpha1.DriverCSR) {
+		errs = append(errs, fmt.Errorf("--auto-approved-csr-identities takes --registration-auth=%s", registerv1alpha1.DriverCSR))
+	}
+	return append(errs, h.completeAWS()...)
+}
+
+func (h *hubSettings) completeAWS() []error {
+	var errs []error
+	if mapping := irsa.Mapping(h.eksAuth); mapping != irsa.AccessEntry && mapping != irsa.ConfigMap {
+		errs = append(errs, fmt.Errorf("--eks-auth must be %s or %s, not %q", irsa.AccessEntry, irsa.ConfigMap, h.eksAuth))
+	}
+	if !h.aws() {
+		if h.roleARN != "" {
+			errs = append(errs, fmt.Errorf("--hub-role-arn takes --registration-auth=%s", registerv1alpha1.DriverAWSIRSA))
+		}
+		return errs
+	}
+	if err := irsa.ValidateResourceTags(h.tags); err != nil {
+		errs = append(errs, fmt.Errorf("--aws-resource-tags: %w", err))
+	}
+	if h.roleARN == "" && h.arn.ClusterName != "" {
+		name, err := irsa.CreatorRoleName(*h.arn)
+		if err != nil {
+			return append(errs, fmt.Errorf("--hub-role-arn is required: %w", err))
+		}
+		h.roleARN = h.arn.RoleARN(name)
+	}
+	if !strings.HasPrefix(h.roleARN, "arn:") || !strings.Contains(h.roleARN, ":role/") {
+		errs = append(errs, errors.New("--hub-role-arn must be the ARN of an IAM role, as arn:aws:iam::123456789012:role/name"))
+	}
+	return errs
+}
+
+// arguments are those of the server that say how clusters register.
+func (h *hubSettings) arguments() []string {
+	names := make([]string, 0, len(h.drivers))
+	for _, driver := range h.drivers {
+		names = append(names, string(driver))
+	}
+	args := []string{"--registration-auth=" + strings.Join(names, ",")}
+	if h.aws() {
+		args = append(args, "--hub-cluster-arn="+h.arn.String(), "--eks-auth="+h.eksAuth)
+		if !h.manageRoles {
+			args = append(args, "--irsa-manage-roles=false")
+		}
+		for _, key := range slices.Sorted(maps.Keys(h.tags)) {
+			args = append(args, "--aws-resource-tags="+oneValue(key+"="+h.tags[key]))
+		}
+	}
+	if len(h.arnPatterns)+len(h.identities) > 0 {
+		args = append(args, "--feature-gates=ManagedClusterAutoApproval=true")
+	}
+	for _, pattern := range h.arnPatterns {
+		args = append(args, "--auto-approved-arn-patterns="+oneValue(pattern))
+	}
+	for _, identity := range h.identities {
+		args = append(args, "--auto-approved-csr-identities="+oneValue(identity))
+	}
+	return args
+}
+
+// oneValue is a value as a flag takes it that splits what it is given at commas.
+func oneValue(value string) string {
+	if !strings.ContainsAny(value, ",\"\n") {
+		return value
+	}
+	return `"` + strings.ReplaceAll(value, `"`, `""`) + `"`
+}
+
+// access are the objects that let the server, agents and administrators do their work.
+func (h *hubSettings) access() ([]*unstructured.Unstructured, error) {
+	patterns := []string{"rbac/namespace.yaml", "rbac/*.yaml", "agent/hub/*.yaml"}
+	if h.aws() && irsa.Mapping(h.eksAuth) == irsa.ConfigMap {
+		patterns = append(patterns, "rbac/aws-auth/*.yaml")
+	}
+	objects, err := manifests(patterns...)
+	if err != nil {
+		return nil, err
+	}
+	seen := map[string]bool{}
+	objects = slices.DeleteFunc(objects, func(object *unstructured.Unstructured) bool {
+		name := display(object)
+		again := seen[name]
+		seen[name] = true
+		return again
+	})
+	for _, object := range objects {
+		if h.aws() && object.GetKind() == kindServiceAccount && object.GetName() == serverName {
+			annotate(object, roleARNAnnotation, h.roleARN)
+		}
+	}
+	return objects, nil
+}
+
+func annotate(object *unstructured.Unstructured, key, value string) {
+	annotations := object.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[key] = value
+	object.SetAnnotations(annotations)
+}
+
+// server are the objects that run the server and lead requests to it. The bundle
+// verifies its certificate, unless cert-manager fills that in.
+func (h *hubSettings) server(bundle []byte) ([]*unstructured.Unstructured, error) {
+	patterns := []string{"deploy/base/*.yaml", "apiservice/*.yaml"}
+	if h.serving == servingCertManager {
+		patterns = append([]string{"deploy/cert-manager/*.yaml"}, patterns...)
+	}
+	objects, err := manifests(patterns...)
+	if err != nil {
+		return nil, err
+	}
+	objects = slices.DeleteFunc(objects, func(object *unstructured.Unstructured) bool {
+		if h.search != searchNone || object.GetKind() != kindAPIService {
+			return false
+		}
+		group, _, _ := unstructured.NestedString(object.Object, "spec", "group")
+		return group == "search.open-cluster-management.io" || group == "proxy.open-cluster-management.io"
+	})
+	var out []*unstructured.Unstructured
+	for _, object := range objects {
+		switch object.GetKind() {
+		case kindAPIService:
+			if h.serving == servingCertManager {
+				annotate(object, "cert-manager.io/inject-ca-from", hubNamespace+"/"+serverName)
+			} else if err := unstructured.SetNestedField(object.Object, base64.StdEncoding.EncodeToString(bundle), "spec", "caBundle"); err != nil {
+				return nil, err
+			}
+		case kindDeployment:
+			made, err := h.deployment(object)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, made...)
+			continue
+		}
+		out = append(out, object)
+	}
+	return out, nil
+}
+
+// deployment is the server's Deployment by these settings, and its volume if it has one.
+func (h *hubSettings) deployment(manifest *unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	deployment := &appsv1.Deployment{}
+	if err := fromUnstructured(manifest, deployment); err != nil {
+		return nil, err
+	}
+	pod := &deployment.Spec.Template.Spec
+	if len(pod.Containers) != 1 {
+		return nil, fmt.Errorf("%s must have one container", display(manifest))
+	}
+	container := &pod.Containers[0]
+	if h.image != "" {
+		container.Image = h.image
+	}
+	if h.search != searchPostgres {
+		container.Args = withoutFlag(container.Args, "search-postgres-url-file")
+		dropVolume(pod, "postgres")
+	}
+	container.Args = append(withoutFlag(container.Args, "search-engine"), "--search-engine="+h.search)
+	container.Args = withoutFlag(container.Args, "etcd-servers")
+	var out []*unstructured.Unstructured
+	if len(h.etcdServers) > 0 {
+		container.Args = append(container.Args, "--etcd-servers="+strings.Join(h.etcdServers, ","))
+	} else {
+		for _, flag := range []string{"etcd-cafile", "etcd-certfile", "etcd-keyfile"} {
+			container.Args = withoutFlag(container.Args, flag)
+		}
+		dropVolume(pod, "etcd-certs")
+		claim, err := toUnstructured(h.keepData(deployment))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, claim)
+	}
+	container.Args = append(container.Args, h.arguments()...)
+	object, err := toUnstructured(deployment)
+	if err != nil {
+		return nil, err
+	}
+	return append(out, object), nil
+}
+
+// keepData has one replica keep its data in a volume, whose claim is returned. A second
+// one beside it would not start, so the first goes before it is replaced.
+func (h *hubSettings) keepData(deployment *appsv1.Deployment) *corev1.PersistentVolumeClaim {
+	deployment.Spec.Replicas = ptr.To[int32](1)
+	deployment.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
+	pod := &deployment.Spec.Template.Spec
+	if pod.SecurityContext == nil {
+		pod.SecurityContext = &corev1.PodSecurityContext{}
+	}
+	pod.SecurityContext.FSGroup = ptr.To[int64](serverGroup)
+	// Only once: etcd keeps its directory to itself.
+	pod.SecurityContext.FSGroupChangePolicy = ptr.To(corev1.FSGroupChangeOnRootMismatch)
+	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: dataVolume, VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: serverName},
+	}})
+	container := &pod.Containers[0]
+	container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: dataVolume, MountPath: dataDir})
+	container.Args = append(container.Args, "--data-dir="+dataDir+"/data")
+	return &corev1.PersistentVolumeClaim{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: deployment.Namespace, Name: serverName},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(h.storageSize)}},
+		},
+	}
+}
+
+// withoutFlag leaves out a flag of a command line in the form --name=value.
+func withoutFlag(args []string, name string) []string {
+	return slices.DeleteFunc(slices.Clone(args), func(arg string) bool {
+		return arg == "--"+name || strings.HasPrefix(arg, "--"+name+"=")
+	})
+}
+
+func dropVolume(pod *corev1.PodSpec, name string) {
+	pod.Volumes = slices.DeleteFunc(pod.Volumes, func(volume corev1.Volume) bool { return volume.Name == name })
+	for i := range pod.Containers {
+		mounts := &pod.Containers[i].VolumeMounts
+		*mounts = slices.DeleteFunc(*mounts, func(mount corev1.VolumeMount) bool { return mount.Name == name })
+	}
+}

@@ -1,0 +1,349 @@
+package clusteradm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+)
+
+const (
+	modeDeploy   = "deploy"
+	modeExternal = "external"
+
+	servingSelfSigned  = "self-signed"
+	servingCertManager = "cert-manager"
+
+	defaultTimeout       = 5 * time.Minute
+	defaultTokenDuration = 24 * time.Hour
+	// minTokenDuration is the shortest that Kubernetes gives out.
+	minTokenDuration = 10 * time.Minute
+)
+
+const initExample = `  # A hub whose clusters join by client certificates
+  clusteradm init --wait
+
+  # A hub on EKS, whose clusters on EKS join by IAM roles
+  clusteradm init --wait --registration-auth=aws-irsa \
+      --hub-cluster-arn arn:aws:eks:us-west-2:123456789012:cluster/hub
+
+  # All but the server itself, which runs elsewhere
+  clusteradm init --apiserver=external
+
+  # What would be applied
+  clusteradm init --output-manifests`
+
+// initializing is the command clusteradm init.
+type initializing struct {
+	access  *genericclioptions.ConfigFlags
+	streams genericiooptions.IOStreams
+
+	auth          []string
+	hubARN        string
+	server        string
+	apiserver     string
+	output        bool
+	wait          bool
+	timeout       time.Duration
+	probeTimeout  time.Duration
+	tokenDuration time.Duration
+	hub           hubSettings
+}
+
+func newInit(access *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
+	i := &initializing{
+		access: access, streams: streams, auth: []string{string(registerv1alpha1.DriverCSR)}, apiserver: modeDeploy,
+		timeout: defaultTimeout, probeTimeout: defaultProbeTimeout, tokenDuration: defaultTokenDuration, hub: newHubSettings(),
+	}
+	command := &cobra.Command{
+		Use:   "init",
+		Short: "Make the cluster of the current context a hub",
+		Long: `Make the cluster of the current context a hub: install the server and its roles, and
+print the command by which a managed cluster joins it. To do so again changes only
+what is not as the flags say; certificates stay.`,
+		Example: initExample,
+		Args:    cobra.NoArgs,
+		RunE:    func(command *cobra.Command, _ []string) error { return i.run(command.Context()) },
+	}
+	flags := command.Flags()
+	flags.StringSliceVar(&i.auth, "registration-auth", i.auth, "How managed clusters show the hub who they are: csr, by client certificates that the hub signs; aws-irsa, by AWS IAM roles, where hub and cluster are on EKS; or both.")
+	flags.StringSliceVar(&i.auth, "registration-drivers", i.auth, "The spelling of --registration-auth in the public clusteradm.")
+	flags.StringVar(&i.hubARN, "hub-cluster-arn", "", "ARN of the hub's own EKS cluster, for aws-irsa. The kubeconfig's name of the cluster when that is an ARN.")
+	flags.StringVar(&i.hubARN, "eks-hub-cluster-arn", "", "Another spelling of --hub-cluster-arn.")
+	flags.StringVar(&i.server, "hub-apiserver", "", "URL by which managed clusters reach the hub. That of the kubeconfig when this is empty.")
+	flags.StringVar(&i.apiserver, "apiserver", i.apiserver, "deploy runs the server on the hub; external installs all but its Deployment, Service and APIServices, for a server that runs elsewhere.")
+	flags.BoolVar(&i.output, "output-manifests", false, "Print what would be applied, and apply nothing.")
+	flags.BoolVar(&i.wait, "wait", false, "Wait until the server serves.")
+	flags.DurationVar(&i.timeout, "timeout", i.timeout, "How long all of it may take.")
+	flags.DurationVar(&i.probeTimeout, "csr-probe-timeout", i.probeTimeout, "How long the hub may take to sign the certificate by which this command finds out whether it signs any; 0 not to try.")
+	flags.DurationVar(&i.tokenDuration, "token-duration", i.tokenDuration, "How long managed clusters can join by the printed token.")
+	i.hub.addFlags(flags)
+	return command
+}
+
+// complete checks the flags, and fills in what follows from others.
+func (i *initializing) complete() error {
+	var errs []error
+	var err error
+	if i.hub.drivers, err = parseDrivers(i.auth); err != nil {
+		errs = append(errs, err)
+	}
+	if i.hub.aws() {
+		arn, err := clusterARN(i.access, "hub-cluster-arn", i.hubARN)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		i.hub.arn = &arn
+	} else if i.hubARN != "" {
+		errs = append(errs, fmt.Errorf("--hub-cluster-arn takes --registration-auth=%s", registerv1alpha1.DriverAWSIRSA))
+	}
+	if i.apiserver != modeDeploy && i.apiserver != modeExternal {
+		errs = append(errs, fmt.Errorf("--apiserver must be %s or %s, not %q", modeDeploy, modeExternal, i.apiserver))
+	}
+	if i.tokenDuration < minTokenDuration {
+		errs = append(errs, fmt.Errorf("--token-duration must be at least %s, not %s", minTokenDuration, i.tokenDuration))
+	}
+	if i.server != "" {
+		if err := checkURL(i.server); err != nil {
+			errs = append(errs, fmt.Errorf("--hub-apiserver: %w", err))
+		}
+	}
+	if i.probeTimeout < 0 {
+		errs = append(errs, fmt.Errorf("--csr-probe-timeout must not be negative, not %s", i.probeTimeout))
+	}
+	if i.timeout <= 0 {
+		errs = append(errs, fmt.Errorf("--timeout must be more than 0, not %s", i.timeout))
+	}
+	errs = append(errs, i.hub.complete()...)
+	return errors.Join(errs...)
+}
+
+// checkURL refuses what is not the address of an API server. Tokens are sent there.
+func checkURL(address string) error {
+	parsed, err := url.Parse(address)
+	if err != nil {
+		return err
+	}
+	if parsed.Scheme != "https" || parsed.Host == "" {
+		return fmt.Errorf("must be a URL like https://hub.example.com:6443, not %q", address)
+	}
+	return nil
+}
+
+func (i *initializing) run(ctx context.Context) error {
+	if err := i.complete(); err != nil {
+		return err
+	}
+	if i.output {
+		return i.print()
+	}
+	ctx, cancel := context.WithTimeout(ctx, i.timeout)
+	defer cancel()
+	config, err := clientConfig(i.access)
+	if err != nil {
+		return err
+	}
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	install, err := newInstaller(config, i.streams.Out)
+	if err != nil {
+		return err
+	}
+	if i.apiserver == modeDeploy {
+		if err := refuseExistingHub(ctx, install); err != nil {
+			return err
+		}
+	}
+	if slices.Contains(i.hub.drivers, registerv1alpha1.DriverCSR) && i.probeTimeout > 0 {
+		if err := i.probe(ctx, kube); err != nil {
+			return err
+		}
+	}
+	if err := i.install(ctx, kube, install); err != nil {
+		return err
+	}
+	return i.next(ctx, kube, config)
+}
+
+// print prints the manifests. Without asking the hub, they have a certificate of their own.
+func (i *initializing) print() error {
+	objects, err := i.hub.access()
+	if err != nil {
+		return err
+	}
+	if i.apiserver == modeDeploy {
+		var bundle []byte
+		if i.hub.serving == servingSelfSigned {
+			secret, err := newServingSecret(time.Now())
+			if err != nil {
+				return err
+			}
+			object, err := toUnstructured(secret)
+			if err != nil {
+				return err
+			}
+			objects, bundle = append(objects, object), secret.Data[caKey]
+		}
+		server, err := i.hub.server(bundle)
+		if err != nil {
+			return err
+		}
+		objects = append(objects, server...)
+	}
+	return writeManifests(i.streams.Out, objects)
+}
+
+// refuseExistingHub keeps init from hiding the resources of a hub that runs OCM already:
+// an APIService would take the place of its CustomResourceDefinitions.
+func refuseExistingHub(ctx context.Context, install *installer) error {
+	crds := install.client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	_, err := crds.Get(ctx, "managedclusters.cluster.open-cluster-management.io", metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("look for OCM on the hub: %w", err)
+	}
+	return errors.New("this hub runs OCM already: it keeps ManagedClusters by a CustomResourceDefinition and registers clusters itself. To add the server to it, apply artifacts/deploy/existing-ocm instead")
+}
+
+// probe warns where clusters would ask for certificates in vain.
+func (i *initializing) probe(ctx context.Context, kube kubernetes.Interface) error {
+	refusal, err := probeSigning(ctx, kube, i.probeTimeout)
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("look whether the hub signs client certificates: %w", errors.Join(err, ctx.Err()))
+	case err != nil && !apierrors.IsForbidden(err):
+		return fmt.Errorf("look whether the hub signs client certificates: %w", err)
+	case err != nil:
+		i.warn("it is not known whether the hub signs client certificates, since you may not try it: %s. Where it does not, clusters cannot join by --registration-auth=%s.", printable(err.Error()), registerv1alpha1.DriverCSR)
+	case refusal != "":
+		i.warn(`the hub does not sign client certificates: %s.
+Clusters cannot join by --registration-auth=%s as long as that is so; they wait for a certificate.
+If the hub is on Amazon EKS, which signs none: clusteradm init --registration-auth=%s --hub-cluster-arn ARN
+Otherwise give kube-controller-manager --cluster-signing-cert-file and --cluster-signing-key-file, and run clusteradm init again.`,
+			printable(refusal), registerv1alpha1.DriverCSR, registerv1alpha1.DriverAWSIRSA)
+	default:
+		say(i.streams.Out, "the hub signs client certificates")
+	}
+	return nil
+}
+
+func (i *initializing) warn(format string, args ...any) {
+	say(i.streams.ErrOut, "Warning: "+format, args...)
+}
+
+func (i *initializing) install(ctx context.Context, kube kubernetes.Interface, install *installer) error {
+	access, err := i.hub.access()
+	if err != nil {
+		return err
+	}
+	if err := install.apply(ctx, access...); err != nil {
+		return err
+	}
+	if i.apiserver == modeExternal {
+		return nil
+	}
+	var bundle []byte
+	if i.hub.serving == servingSelfSigned {
+		secret, created, err := ensureServingSecret(ctx, kube, time.Now())
+		if err != nil {
+			return err
+		}
+		outcome := "kept"
+		if created {
+			outcome = "created"
+		}
+		say(i.streams.Out, "secret/%s in %s %s", secret.Name, secret.Namespace, outcome)
+		var warning string
+		if bundle, warning, err = checkServingSecret(secret, time.Now()); err != nil {
+			return err
+		}
+		if warning != "" {
+			i.warn("%s", warning)
+		}
+	}
+	server, err := i.hub.server(bundle)
+	if err != nil {
+		return err
+	}
+	if err := install.apply(ctx, server...); err != nil {
+		return err
+	}
+	if !i.wait {
+		return nil
+	}
+	say(i.streams.Out, "waiting until the server serves")
+	if err := waitForDeployment(ctx, kube, hubNamespace, serverName); err != nil {
+		return err
+	}
+	return waitForAPIServices(ctx, install, server)
+}
+
+// next prints what to do next.
+func (i *initializing) next(ctx context.Context, kube kubernetes.Interface, config *rest.Config) error {
+	token, expires, err := bootstrapToken(ctx, kube, i.tokenDuration)
+	if err != nil {
+		return err
+	}
+	join := joinCommand{server: i.server, token: token, image: i.hub.image, drivers: i.hub.drivers, arn: i.hub.arn}
+	if join.server == "" {
+		join.server = config.Host
+	}
+	if join.ca, err = hubAuthority(config); err != nil {
+		return err
+	}
+	if i.apiserver == modeExternal {
+		say(i.streams.Out, "\nStart the server with: %s", strings.Join(i.hub.arguments(), " "))
+	}
+	if i.hub.aws() {
+		say(i.streams.Out, "\nThe server acts in AWS as %s\nwhich must exist and have the policies of docs/registration.md.", i.hub.roleARN)
+	}
+	say(i.streams.Out, "\nThe hub is ready for clusters to join. On each of them, until %s, run\n\n%s", expires.Format(time.RFC3339), join)
+	if len(i.hub.drivers) > 1 {
+		join.drivers = join.drivers[1:]
+		say(i.streams.Out, "\nor\n\n%s", join)
+	}
+	say(i.streams.Out, "\nand then on the hub\n\n    clusteradm accept --clusters CLUSTER_NAME")
+	return nil
+}
+
+// waitForAPIServices waits until the hub passes requests on to the server.
+func waitForAPIServices(ctx context.Context, install *installer, objects []*unstructured.Unstructured) error {
+	for _, object := range objects {
+		if object.GetKind() != kindAPIService {
+			continue
+		}
+		resource, err := install.resource(object)
+		if err != nil {
+			return err
+		}
+		if err := poll(ctx, func(ctx context.Context) (string, error) {
+			current, err := resource.Get(ctx, object.GetName(), metav1.GetOptions{})
+			if err != nil {
+				return "", err
+			}
+			return unavailable(current), nil
+		}); err != nil {
+			return fmt.Errorf("APIService %s: %w", object.GetName(), err)
+		}
+	}
+	return nil
+}

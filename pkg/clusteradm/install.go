@@ -1,0 +1,251 @@
+package clusteradm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/utils/ptr"
+	sigsyaml "sigs.k8s.io/yaml"
+
+	"open-cluster-management.io/hub-apiserver/artifacts"
+)
+
+const (
+	// fieldManager owns the fields that clusteradm applies.
+	fieldManager = "clusteradm"
+	// managedByLabel marks the namespaces that clusteradm made, and may remove again.
+	managedByLabel = "app.kubernetes.io/managed-by"
+
+	kindNamespace = "Namespace"
+)
+
+// manifests are the objects of the artifacts that match one of the patterns, in the
+// order of the patterns and of the files' names.
+func manifests(patterns ...string) ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
+	for _, pattern := range patterns {
+		files, err := fs.Glob(artifacts.FS, pattern)
+		if err != nil {
+			return nil, err
+		}
+		if len(files) == 0 {
+			return nil, fmt.Errorf("there are no manifests %s", pattern)
+		}
+		for _, file := range files {
+			if path.Base(file) == "kustomization.yaml" {
+				continue
+			}
+			content, err := artifacts.FS.ReadFile(file)
+			if err != nil {
+				return nil, err
+			}
+			found, err := decodeManifests(content)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", file, err)
+			}
+			objects = append(objects, found...)
+		}
+	}
+	return objects, nil
+}
+
+func decodeManifests(content []byte) ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
+	for {
+		object := &unstructured.Unstructured{}
+		if err := decoder.Decode(&object.Object); errors.Is(err, io.EOF) {
+			return objects, nil
+		} else if err != nil {
+			return nil, err
+		}
+		if len(object.Object) > 0 {
+			objects = append(objects, object)
+		}
+	}
+}
+
+// writeManifests prints objects as one stream of YAML documents.
+func writeManifests(out io.Writer, objects []*unstructured.Unstructured) error {
+	for _, object := range objects {
+		content, err := sigsyaml.Marshal(object.Object)
+		if err != nil {
+			return fmt.Errorf("%s: %w", display(object), err)
+		}
+		if _, err := fmt.Fprintf(out, "---\n%s", content); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// toUnstructured is a typed object as it is applied: without the fields that only the
+// server sets.
+func toUnstructured(object runtime.Object) (*unstructured.Unstructured, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil, err
+	}
+	delete(content, "status")
+	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
+	unstructured.RemoveNestedField(content, "spec", "template", "metadata", "creationTimestamp")
+	return &unstructured.Unstructured{Object: content}, nil
+}
+
+// fromUnstructured reads a typed object from what a manifest says.
+func fromUnstructured(object *unstructured.Unstructured, into runtime.Object) error {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into); err != nil {
+		return fmt.Errorf("%s: %w", display(object), err)
+	}
+	return nil
+}
+
+// display names an object as kubectl does.
+func display(object *unstructured.Unstructured) string {
+	kind := strings.ToLower(object.GroupVersionKind().GroupKind().String())
+	if namespace := object.GetNamespace(); namespace != "" {
+		return fmt.Sprintf("%s/%s in %s", kind, object.GetName(), namespace)
+	}
+	return kind + "/" + object.GetName()
+}
+
+// installer applies and removes the objects of one cluster.
+type installer struct {
+	client dynamic.Interface
+	mapper meta.RESTMapper
+	out    io.Writer
+}
+
+func newInstaller(config *rest.Config, out io.Writer) (*installer, error) {
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	disco, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return &installer{client: client, mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco)), out: out}, nil
+}
+
+func (i *installer) resource(object *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
+	gvk := object.GroupVersionKind()
+	mapping, err := i.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	if err != nil {
+		return nil, err
+	}
+	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+		return i.client.Resource(mapping.Resource).Namespace(object.GetNamespace()), nil
+	}
+	return i.client.Resource(mapping.Resource), nil
+}
+
+// apply makes the cluster have the objects, and prints what has become of each. What
+// is as wanted stays as it is. A namespace that exists stays as it is, too: it is not
+// for clusteradm to remove.
+func (i *installer) apply(ctx context.Context, objects ...*unstructured.Unstructured) error {
+	for _, object := range objects {
+		outcome, err := i.applyOne(ctx, object)
+		if err != nil {
+			return fmt.Errorf("apply %s: %w", display(object), err)
+		}
+		i.say("%s %s", display(object), outcome)
+	}
+	return nil
+}
+
+func (i *installer) applyOne(ctx context.Context, object *unstructured.Unstructured) (string, error) {
+	resource, err := i.resource(object)
+	if err != nil {
+		return "", err
+	}
+	existing, err := resource.Get(ctx, object.GetName(), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		existing = nil
+	case err != nil:
+		return "", err
+	}
+	if object.GetKind() == kindNamespace {
+		if existing != nil {
+			if existing.GetDeletionTimestamp() != nil {
+				return "", errors.New("the namespace is being deleted; try again when it is gone")
+			}
+			return "exists", nil
+		}
+		object = object.DeepCopy()
+		labels := object.GetLabels()
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[managedByLabel] = fieldManager
+		object.SetLabels(labels)
+	}
+	// What the flags say wins over what somebody has changed meanwhile.
+	applied, err := resource.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case existing == nil:
+		return "created", nil
+	case sameContent(existing, applied):
+		return "unchanged", nil
+	}
+	return "configured", nil
+}
+
+// sameContent leaves out what says no more than who has written something.
+func sameContent(a, b *unstructured.Unstructured) bool {
+	a, b = a.DeepCopy(), b.DeepCopy()
+	for _, object := range []*unstructured.Unstructured{a, b} {
+		object.SetManagedFields(nil)
+		object.SetResourceVersion("")
+	}
+	return equality.Semantic.DeepEqual(a.Object, b.Object)
+}
+
+// remove deletes the objects that exist, and prints which. It does not wait until they
+// are gone.
+func (i *installer) remove(ctx context.Context, objects ...*unstructured.Unstructured) error {
+	var errs []error
+	for _, object := range objects {
+		resource, err := i.resource(object)
+		if err == nil {
+			err = resource.Delete(ctx, object.GetName(), metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)})
+		}
+		switch {
+		case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
+		case err != nil:
+			errs = append(errs, fmt.Errorf("delete %s: %w", display(object), err))
+		default:
+			i.say("%s deleted", display(object))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// say prints a line of progress. That nobody reads it must not stop what is under way.
+func (i *installer) say(format string, args ...any) { say(i.out, format, args...) }
+
+func say(out io.Writer, format string, args ...any) {
+	_, _ = fmt.Fprintf(out, format+"\n", args...)
+}

@@ -1,0 +1,67 @@
+package clusteradm
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/irsa"
+)
+
+const (
+	bootstrapNamespace = "open-cluster-management"
+	bootstrapAccount   = "agent-registration-bootstrap"
+)
+
+// bootstrapToken returns a token by which clusters ask to join.
+func bootstrapToken(ctx context.Context, kube kubernetes.Interface, duration time.Duration) (string, time.Time, error) {
+	seconds := int64(duration / time.Second)
+	request, err := kube.CoreV1().ServiceAccounts(bootstrapNamespace).CreateToken(ctx, bootstrapAccount,
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
+	if err != nil {
+		return "", time.Time{}, fmt.Errorf("token of ServiceAccount %s in %s: %w", bootstrapAccount, bootstrapNamespace, err)
+	}
+	// The hub may give a shorter one.
+	return request.Status.Token, request.Status.ExpirationTimestamp.Time, nil
+}
+
+// hubAuthority is what verifies the hub, as the kubeconfig has it; empty if that is up
+// to the system.
+func hubAuthority(config *rest.Config) ([]byte, error) {
+	config = rest.CopyConfig(config)
+	if err := rest.LoadTLSFiles(config); err != nil {
+		return nil, err
+	}
+	return config.CAData, nil
+}
+
+// joinCommand is the command by which a cluster joins the hub.
+type joinCommand struct {
+	server, token, image string
+	ca                   []byte
+	drivers              []registerv1alpha1.RegistrationDriver
+	arn                  *irsa.ARN
+}
+
+// String returns the command for the first driver, as it can be pasted into a shell.
+func (j joinCommand) String() string {
+	words := []string{"clusteradm join", "--hub-token " + j.token, "--hub-apiserver " + j.server}
+	if len(j.ca) > 0 {
+		words = append(words, "--ca-data "+base64.StdEncoding.EncodeToString(j.ca))
+	}
+	if j.drivers[0] == registerv1alpha1.DriverAWSIRSA {
+		words = append(words, fmt.Sprintf("--registration-auth %s", registerv1alpha1.DriverAWSIRSA), "--eks-hub-cluster-arn "+j.arn.String())
+	}
+	if j.image != "" {
+		words = append(words, "--image "+j.image)
+	}
+	return "    " + strings.Join(append(words, "--cluster-name CLUSTER_NAME"), " \\\n        ")
+}

@@ -1,0 +1,564 @@
+package awsapply
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/eks"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
+	"k8s.io/component-base/metrics/testutil"
+	"k8s.io/klog/v2/ktesting"
+
+	"open-cluster-management.io/hub-apiserver/pkg/irsa"
+	"open-cluster-management.io/hub-apiserver/pkg/irsa/awserror"
+	"open-cluster-management.io/hub-apiserver/test/fakeaws"
+)
+
+const (
+	hubAccount     = "111111111111"
+	managedAccount = "222222222222"
+)
+
+var hub = irsa.ARN{Partition: "aws", Region: "us-west-2", AccountID: hubAccount, ClusterName: "hub-1"}
+
+// cloud is an AWS of a hub and an Applier with no more rights there than it is
+// documented to need.
+type cloud struct {
+	*fakeaws.Server
+	*Applier
+	ctx context.Context
+	// iam and eks are an administrator's, who changes things behind the Applier's back.
+	iam *iam.Client
+	eks *eks.Client
+}
+
+func newCloud(t *testing.T, options fakeaws.Options) *cloud {
+	t.Helper()
+	_, ctx := ktesting.NewTestContext(t)
+	server, err := fakeaws.New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := server.AddCluster(hub.String(), fakeaws.ModeAPIAndConfigMap); err != nil {
+		t.Fatal(err)
+	}
+	setenv(t, server, addUser(t, server, hubAccount, "admin", fakeaws.AdminPolicy))
+	cfg, err := config.LoadDefaultConfig(ctx, config.WithRegion(hub.Region))
+	if err != nil {
+		t.Fatal(err)
+	}
+	setenv(t, server, addUser(t, server, hubAccount, "server", irsa.CreatorAccessPolicy(hub).JSON(), irsa.CreatorMappingPolicy(hub).JSON()))
+	applier, err := New(ctx, Options{HubARN: hub})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.ResetCalls()
+	return &cloud{Server: server, Applier: applier, ctx: ctx, iam: iam.NewFromConfig(cfg), eks: eks.NewFromConfig(cfg)}
+}
+
+func addUser(t *testing.T, server *fakeaws.Server, account, name string, policies ...string) fakeaws.AccessKey {
+	t.Helper()
+	key, err := server.AddUser(account, name, policies...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func setenv(t *testing.T, server *fakeaws.Server, key fakeaws.AccessKey) {
+	t.Helper()
+	for _, variable := range server.Env(key) {
+		name, value, _ := strings.Cut(variable, "=")
+		t.Setenv(name, value)
+	}
+}
+
+func desired(name string) irsa.Desired {
+	return irsa.Desired{
+		Identity: irsa.Identity{
+			Hub:     hub,
+			Managed: irsa.ARN{Partition: "aws", Region: "us-east-1", AccountID: managedAccount, ClusterName: "eks-" + name},
+		},
+		ManageRoles: true, Mapping: irsa.AccessEntry, ClusterName: name, ResourceTags: map[string]string{"team": "fleet"},
+	}
+}
+
+// made returns what the calls since the last look were, without those that only look.
+func (c *cloud) made() []string {
+	var names []string
+	for _, call := range c.Calls() {
+		if !strings.HasPrefix(call.Operation, "Get") && !strings.HasPrefix(call.Operation, "List") && !strings.HasPrefix(call.Operation, "Describe") {
+			names = append(names, call.Operation)
+		}
+	}
+	c.ResetCalls()
+	return names
+}
+
+// wantProvisioned checks that AWS has exactly what is desired for these clusters.
+func (c *cloud) wantProvisioned(t *testing.T, all ...irsa.Desired) {
+	t.Helper()
+	roles, entries := map[string]fakeaws.Role{}, map[string]fakeaws.AccessEntry{}
+	for _, role := range c.Roles(hubAccount) {
+		roles[role.Name] = role
+	}
+	for _, entry := range c.AccessEntries(hub.String()) {
+		entries[entry.PrincipalARN] = entry
+	}
+	wantRoles, wantEntries := 0, 0
+	for _, d := range all {
+		if d.ManageRoles {
+			wantRoles++
+			role := roles[d.HubRoleName()]
+			if !sameJSON(role.TrustPolicy, d.HubTrustPolicy().JSON()) || !sameJSON(role.InlinePolicies[d.HubRoleName()], d.HubAccessPolicy().JSON()) {
+				t.Errorf("the role of %s has policies %s and %v", d.ClusterName, role.TrustPolicy, role.InlinePolicies)
+			}
+			if !containsAll(role.Tags, d.Tags()) {
+				t.Errorf("the role of %s has tags %v", d.ClusterName, role.Tags)
+			}
+		}
+		if d.Mapping == irsa.AccessEntry {
+			wantEntries++
+			entry := entries[d.HubRoleARN()]
+			if entry.Username != d.Username() || !slices.Equal(entry.Groups, d.Groups()) || entry.Type != "STANDARD" || !containsAll(entry.Tags, d.Tags()) {
+				t.Errorf("the access entry of %s is %+v", d.ClusterName, entry)
+			}
+		}
+	}
+	if len(roles) != wantRoles || len(entries) != wantEntries {
+		t.Errorf("there are %d roles and %d access entries instead of %d and %d", len(roles), len(entries), wantRoles, wantEntries)
+	}
+}
+
+func sameJSON(a, b string) bool {
+	var first, second any
+	return json.Unmarshal([]byte(a), &first) == nil && json.Unmarshal([]byte(b), &second) == nil && reflect.DeepEqual(first, second)
+}
+
+func containsAll(all, some map[string]string) bool {
+	for key, value := range some {
+		if all[key] != value {
+			return false
+		}
+	}
+	return true
+}
+
+func TestProvisionAndRemove(t *testing.T) {
+	c := newCloud(t, fakeaws.Options{})
+	d, other := desired("cluster1"), desired("cluster2")
+	before := counted(t, "iam", "CreateRole", resultSuccess)
+
+	for _, d := range []irsa.Desired{d, other} {
+		if err := c.Provision(c.ctx, d, true); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.made(); !slices.Equal(got, []string{"CreateRole", "PutRolePolicy", "CreateAccessEntry"}) {
+			t.Errorf("calls are %v", got)
+		}
+	}
+	c.wantProvisioned(t, d, other)
+	if after := counted(t, "iam", "CreateRole", resultSuccess); after-before != 2 {
+		t.Errorf("%v calls of CreateRole are counted", after-before)
+	}
+
+	if err := c.Provision(c.ctx, d, false); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.made(); len(got) > 0 {
+		t.Errorf("where nothing differs, calls are %v", got)
+	}
+
+	if err := c.Remove(c.ctx, d); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.made(); !slices.Equal(got, []string{"DeleteAccessEntry", "DeleteRolePolicy", "DeleteRole"}) {
+		t.Errorf("calls are %v", got)
+	}
+	c.wantProvisioned(t, other)
+	if err := c.Remove(c.ctx, d); err != nil {
+		t.Errorf("what is gone cannot be removed: %v", err)
+	}
+	c.wantProvisioned(t, other)
+}
+
+func TestProvisionWithRolesOfOthers(t *testing.T) {
+	c := newCloud(t, fakeaws.Options{})
+	d := desired("cluster1")
+	d.ManageRoles = false
+	if err := c.Provision(c.ctx, d, true); awserror.Code(err) != "InvalidParameterException" {
+		t.Errorf("EKS knows a role that nobody has made: %v", err)
+	}
+	_, err := c.iam.CreateRole(c.ctx, &iam.CreateRoleInput{RoleName: aws.String(d.HubRoleName()), AssumeRolePolicyDocument: aws.String(d.HubTrustPolicy().JSON())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.ResetCalls()
+	if err := c.Provision(c.ctx, d, false); err != nil {
+		t.Fatal(err)
+	}
+	c.wantIAM(t, 0)
+	c.wantEntries(t, 1)
+	if err := c.Remove(c.ctx, d); err != nil {
+		t.Fatal(err)
+	}
+	c.wantIAM(t, 0)
+	c.wantEntries(t, 0)
+	if roles := c.Roles(hubAccount); len(roles) != 1 {
+		t.Errorf("the role of others is gone: %v", roles)
+	}
+}
+
+func TestProvisionWithConfigMap(t *testing.T) {
+	c := newCloud(t, fakeaws.Options{})
+	d := desired("cluster1")
+	d.Mapping = irsa.ConfigMap
+	for _, fresh := range []bool{true, false} {
+		if err := c.Provision(c.ctx, d, fresh); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.wantProvisioned(t, d)
+	if err := c.Remove(c.ctx, d); err != nil {
+		t.Fatal(err)
+	}
+	c.wantProvisioned(t)
+	for _, call := range c.Calls() {
+		if call.Service != serviceIAM {
+			t.Errorf("%s %s was called", call.Service, call.Operation)
+		}
+	}
+}
+
+func (c *cloud) wantIAM(t *testing.T, want int) {
+	t.Helper()
+	got := 0
+	for _, call := range c.Calls() {
+		if call.Service == serviceIAM {
+			got++
+		}
+	}
+	if got != want {
+		t.Errorf("%d calls of IAM instead of %d", got, want)
+	}
+}
+
+func (c *cloud) wantEntries(t *testing.T, want int) {
+	t.Helper()
+	if entries := c.AccessEntries(hub.String()); len(entries) != want {
+		t.Errorf("access entries are %+v", entries)
+	}
+}
+
+// Each drift is repaired by the calls that it takes and no others, and what others
+// have added stays.
+func TestDrift(t *testing.T) {
+	foreign := `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"s3:ListBucket","Resource":"*"}]}`
+	d := desired("cluster1")
+	role, principal := aws.String(d.HubRoleName()), aws.String(d.HubRoleARN())
+	for name, test := range map[string]struct {
+		change func(*cloud) error
+		want   []string
+	}{
+		"trust policy": {func(c *cloud) error {
+			everybody := `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"*"},"Action":"sts:AssumeRole"}]}`
+			_, err := c.iam.UpdateAssumeRolePolicy(c.ctx, &iam.UpdateAssumeRolePolicyInput{RoleName: role, PolicyDocument: aws.String(everybody)})
+			return err
+		}, []string{"UpdateAssumeRolePolicy"}},
+		"access policy": {func(c *cloud) error {
+			_, err := c.iam.PutRolePolicy(c.ctx, &iam.PutRolePolicyInput{RoleName: role, PolicyName: role, PolicyDocument: aws.String(foreign)})
+			return err
+		}, []string{"PutRolePolicy"}},
+		"no access policy": {func(c *cloud) error {
+			_, err := c.iam.DeleteRolePolicy(c.ctx, &iam.DeleteRolePolicyInput{RoleName: role, PolicyName: role})
+			return err
+		}, []string{"PutRolePolicy"}},
+		"tags": {func(c *cloud) error {
+			_, err := c.iam.TagRole(c.ctx, &iam.TagRoleInput{RoleName: role, Tags: []iamtypes.Tag{
+				{Key: aws.String("team"), Value: aws.String("x")}, {Key: aws.String("foreign"), Value: aws.String("stays")}}})
+			return err
+		}, []string{"TagRole"}},
+		"groups": {func(c *cloud) error {
+			_, err := c.eks.UpdateAccessEntry(c.ctx, &eks.UpdateAccessEntryInput{ClusterName: aws.String("hub-1"), PrincipalArn: principal, KubernetesGroups: []string{"admins"}})
+			return err
+		}, []string{"UpdateAccessEntry"}},
+		"username": {func(c *cloud) error {
+			_, err := c.eks.UpdateAccessEntry(c.ctx, &eks.UpdateAccessEntryInput{ClusterName: aws.String("hub-1"), PrincipalArn: principal, Username: aws.String("cluster2")})
+			return err
+		}, []string{"UpdateAccessEntry"}},
+		"tags of the entry": {func(c *cloud) error {
+			arn := c.AccessEntries(hub.String())[0].ARN
+			_, err := c.eks.TagResource(c.ctx, &eks.TagResourceInput{ResourceArn: aws.String(arn), Tags: map[string]string{"team": "x", "foreign": "stays"}})
+			return err
+		}, []string{"TagResource"}},
+		"type": {func(c *cloud) error {
+			key := &eks.DeleteAccessEntryInput{ClusterName: aws.String("hub-1"), PrincipalArn: principal}
+			if _, err := c.eks.DeleteAccessEntry(c.ctx, key); err != nil {
+				return err
+			}
+			_, err := c.eks.CreateAccessEntry(c.ctx, &eks.CreateAccessEntryInput{ClusterName: key.ClusterName, PrincipalArn: principal, Type: aws.String("EC2_LINUX")})
+			return err
+		}, []string{"DeleteAccessEntry", "CreateAccessEntry"}},
+		"no entry": {func(c *cloud) error {
+			_, err := c.eks.DeleteAccessEntry(c.ctx, &eks.DeleteAccessEntryInput{ClusterName: aws.String("hub-1"), PrincipalArn: principal})
+			return err
+		}, []string{"CreateAccessEntry"}},
+		"no role": {func(c *cloud) error {
+			if _, err := c.iam.DeleteRolePolicy(c.ctx, &iam.DeleteRolePolicyInput{RoleName: role, PolicyName: role}); err != nil {
+				return err
+			}
+			_, err := c.iam.DeleteRole(c.ctx, &iam.DeleteRoleInput{RoleName: role})
+			return err
+		}, []string{"CreateRole", "PutRolePolicy", "DeleteAccessEntry", "CreateAccessEntry"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCloud(t, fakeaws.Options{})
+			if err := c.Provision(c.ctx, d, true); err != nil {
+				t.Fatal(err)
+			}
+			if err := test.change(c); err != nil {
+				t.Fatal(err)
+			}
+			c.ResetCalls()
+			if err := c.Provision(c.ctx, d, false); err != nil {
+				t.Fatal(err)
+			}
+			if got := c.made(); !slices.Equal(got, test.want) {
+				t.Errorf("calls are %v instead of %v", got, test.want)
+			}
+			c.wantProvisioned(t, d)
+			if name == "tags" && c.Roles(hubAccount)[0].Tags["foreign"] != "stays" {
+				t.Error("a tag that somebody has added is gone")
+			}
+			if name == "tags of the entry" && c.AccessEntries(hub.String())[0].Tags["foreign"] != "stays" {
+				t.Error("a tag that somebody has added is gone")
+			}
+		})
+	}
+}
+
+// A managed cluster's role that was deleted and made again is another one, which a
+// trust policy does not mean until it is written again.
+func TestManagedClusterRoleMadeAgain(t *testing.T) {
+	c := newCloud(t, fakeaws.Options{})
+	d := desired("cluster1")
+	setenv(t, c.Server, addUser(t, c.Server, managedAccount, "admin", fakeaws.AdminPolicy))
+	cfg, err := config.LoadDefaultConfig(c.ctx, config.WithRegion(hub.Region))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := iam.NewFromConfig(cfg)
+	name := aws.String(d.ManagedClusterRoleName())
+	create := &iam.CreateRoleInput{RoleName: name, AssumeRolePolicyDocument: aws.String(
+		`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"` + managedAccount + `"},"Action":"sts:AssumeRole"}]}`)}
+
+	if err := c.Provision(c.ctx, d, true); awserror.Code(err) != "MalformedPolicyDocument" {
+		t.Errorf("a role that does not exist is trusted: %v", err)
+	}
+	if _, err := client.CreateRole(c.ctx, create); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Provision(c.ctx, d, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.DeleteRole(c.ctx, &iam.DeleteRoleInput{RoleName: name}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.CreateRole(c.ctx, create); err != nil {
+		t.Fatal(err)
+	}
+	c.ResetCalls()
+	if err := c.Provision(c.ctx, d, false); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.made(); !slices.Equal(got, []string{"UpdateAssumeRolePolicy"}) {
+		t.Errorf("calls are %v", got)
+	}
+	c.wantProvisioned(t, d)
+}
+
+// What exists already is taken over, and a role goes with what others have put into it.
+func TestForeignRole(t *testing.T) {
+	c := newCloud(t, fakeaws.Options{})
+	d := desired("cluster1")
+	role := aws.String(d.HubRoleName())
+	trust := `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Service":"ec2.amazonaws.com"},"Action":"sts:AssumeRole"}]}`
+	if _, err := c.iam.CreateRole(c.ctx, &iam.CreateRoleInput{RoleName: role, AssumeRolePolicyDocument: aws.String(trust)}); err != nil {
+		t.Fatal(err)
+	}
+	c.ResetCalls()
+	if err := c.Provision(c.ctx, d, true); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.made(); !slices.Equal(got, []string{"CreateRole", "UpdateAssumeRolePolicy", "PutRolePolicy", "TagRole", "CreateAccessEntry"}) {
+		t.Errorf("calls are %v", got)
+	}
+	c.wantProvisioned(t, d)
+
+	policy := `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"s3:*","Resource":"*"}]}`
+	if _, err := c.iam.PutRolePolicy(c.ctx, &iam.PutRolePolicyInput{RoleName: role, PolicyName: aws.String("foreign"), PolicyDocument: aws.String(policy)}); err != nil {
+		t.Fatal(err)
+	}
+	made, err := c.iam.CreatePolicy(c.ctx, &iam.CreatePolicyInput{PolicyName: aws.String("foreign"), PolicyDocument: aws.String(policy)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.iam.AttachRolePolicy(c.ctx, &iam.AttachRolePolicyInput{RoleName: role, PolicyArn: made.Policy.Arn}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Remove(c.ctx, d); err != nil {
+		t.Fatal(err)
+	}
+	c.wantProvisioned(t)
+	if _, err := c.iam.GetPolicy(c.ctx, &iam.GetPolicyInput{PolicyArn: made.Policy.Arn}); err != nil {
+		t.Errorf("a policy of others is gone: %v", err)
+	}
+}
+
+func TestRoleWithAnotherPath(t *testing.T) {
+	c := newCloud(t, fakeaws.Options{})
+	d := desired("cluster1")
+	_, err := c.iam.CreateRole(c.ctx, &iam.CreateRoleInput{RoleName: aws.String(d.HubRoleName()), Path: aws.String("/teams/"), AssumeRolePolicyDocument: aws.String(d.HubTrustPolicy().JSON())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.ResetCalls()
+	if err := c.Provision(c.ctx, d, true); err == nil || !strings.Contains(err.Error(), "role/teams/"+d.HubRoleName()) {
+		t.Errorf("a role that EKS cannot be told of: %v", err)
+	}
+	if got := c.made(); !slices.Equal(got, []string{"CreateRole"}) {
+		t.Errorf("calls are %v", got)
+	}
+}
+
+func TestNewRefusesOtherAccounts(t *testing.T) {
+	c := newCloud(t, fakeaws.Options{})
+	setenv(t, c.Server, addUser(t, c.Server, "333333333333", "admin", fakeaws.AdminPolicy))
+	if _, err := New(c.ctx, Options{HubARN: hub}); err == nil || !strings.Contains(err.Error(), "333333333333") {
+		t.Errorf("credentials of another account: %v", err)
+	}
+	if _, err := New(c.ctx, Options{HubARN: irsa.ARN{ClusterName: "hub-1"}}); err == nil || !strings.Contains(err.Error(), "partition") {
+		t.Errorf("a hub without a partition: %v", err)
+	}
+}
+
+// The credentials change to those of another account after the start.
+func TestRoleInAnotherAccountIsNotKept(t *testing.T) {
+	c := newCloud(t, fakeaws.Options{})
+	setenv(t, c.Server, addUser(t, c.Server, "333333333333", "admin", fakeaws.AdminPolicy))
+	c.SetFaults(func(call fakeaws.Call) fakeaws.Fault {
+		if call.Operation == "GetCallerIdentity" {
+			return fakeaws.Error("AccessDenied")
+		}
+		return fakeaws.Fault{}
+	})
+	applier, err := New(c.ctx, Options{HubARN: hub})
+	if err != nil {
+		t.Fatalf("that STS does not answer keeps the server from starting: %v", err)
+	}
+	if err := applier.Provision(c.ctx, desired("cluster1"), true); err == nil || !strings.Contains(err.Error(), "333333333333") {
+		t.Errorf("a role in another account: %v", err)
+	}
+	if roles := c.Roles("333333333333"); len(roles) > 0 {
+		t.Errorf("roles are left in another account: %v", roles)
+	}
+	c.wantProvisioned(t)
+}
+
+func TestOtherHubsAreRefused(t *testing.T) {
+	c := newCloud(t, fakeaws.Options{})
+	d := desired("cluster1")
+	d.Hub.ClusterName = "hub-2"
+	if err := c.Provision(c.ctx, d, true); err == nil || !strings.Contains(err.Error(), "hub-2") {
+		t.Errorf("provisioning for another hub: %v", err)
+	}
+	if err := c.Remove(c.ctx, d); err == nil || !strings.Contains(err.Error(), "hub-2") {
+		t.Errorf("removing from another hub: %v", err)
+	}
+	d = desired("")
+	if err := c.Provision(c.ctx, d, true); err == nil {
+		t.Error("a cluster without a name is provisioned")
+	}
+	if calls := c.Calls(); len(calls) > 0 {
+		t.Errorf("AWS was called: %v", calls)
+	}
+}
+
+func TestDeniedCallsAreReported(t *testing.T) {
+	c := newCloud(t, fakeaws.Options{})
+	d := desired("cluster1")
+	setenv(t, c.Server, addUser(t, c.Server, hubAccount, "nobody"))
+	applier, err := New(c.ctx, Options{HubARN: hub})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := counted(t, "iam", "CreateRole", resultDenied)
+	err = applier.Provision(c.ctx, d, true)
+	if awserror.Code(err) != "AccessDenied" || !strings.Contains(err.Error(), "iam CreateRole for role "+d.HubRoleName()) {
+		t.Errorf("without rights: %v", err)
+	}
+	if after := counted(t, "iam", "CreateRole", resultDenied); after-before != 1 {
+		t.Errorf("%v denied calls are counted", after-before)
+	}
+}
+
+func counted(t *testing.T, labels ...string) float64 {
+	t.Helper()
+	value, err := testutil.GetCounterMetricValue(calls.WithLabelValues(labels...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+func TestCallsEndWithTheirContext(t *testing.T) {
+	c := newCloud(t, fakeaws.Options{})
+	never := make(chan struct{})
+	defer close(never)
+	called := make(chan struct{}, 10)
+	c.SetFaults(func(fakeaws.Call) fakeaws.Fault {
+		called <- struct{}{}
+		return fakeaws.Delay(never)
+	})
+	ctx, cancel := context.WithCancel(c.ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- c.Provision(ctx, desired("cluster1"), true) }()
+	<-called
+	cancel()
+	select {
+	case err := <-done:
+		if err == nil {
+			t.Error("a call that was not answered has succeeded")
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("the call goes on after its context has ended")
+	}
+}
+
+func TestErrorsAreTheSameForEveryAttempt(t *testing.T) {
+	c := newCloud(t, fakeaws.Options{})
+	c.SetFaults(func(fakeaws.Call) fakeaws.Fault { return fakeaws.Error("ServiceQuotaExceeded") })
+	texts := map[string]bool{}
+	for range 3 {
+		texts[fmt.Sprint(c.Provision(c.ctx, desired("cluster1"), true))] = true
+	}
+	if len(texts) != 1 {
+		t.Errorf("conditions would change with every attempt: %q", slices.Collect(maps.Keys(texts)))
+	}
+}

@@ -1,0 +1,92 @@
+package awsapply
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/eks"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
+
+	"open-cluster-management.io/hub-apiserver/pkg/irsa"
+)
+
+// do makes the call of a plan.
+func (a *Applier) do(ctx context.Context, step irsa.Call) error {
+	operation := string(step.Operation)
+	if step.RoleName != "" {
+		return a.doIAM(ctx, operation, step)
+	}
+	return call(ctx, serviceEKS, operation, step.PrincipalARN, func(ctx context.Context) (err error) {
+		switch cluster, principal := aws.String(step.EKSCluster), aws.String(step.PrincipalARN); step.Operation {
+		case irsa.CreateAccessEntry:
+			_, err = a.eks.CreateAccessEntry(ctx, &eks.CreateAccessEntryInput{
+				ClusterName: cluster, PrincipalArn: principal, Type: aws.String(step.EntryType),
+				Username: aws.String(step.Username), KubernetesGroups: step.Groups, Tags: step.Tags,
+			})
+		case irsa.UpdateAccessEntry:
+			_, err = a.eks.UpdateAccessEntry(ctx, &eks.UpdateAccessEntryInput{
+				ClusterName: cluster, PrincipalArn: principal, Username: aws.String(step.Username), KubernetesGroups: step.Groups,
+			})
+		case irsa.TagAccessEntry:
+			_, err = a.eks.TagResource(ctx, &eks.TagResourceInput{ResourceArn: aws.String(step.EntryARN), Tags: step.Tags})
+		case irsa.DeleteAccessEntry:
+			_, err = a.eks.DeleteAccessEntry(ctx, &eks.DeleteAccessEntryInput{ClusterName: cluster, PrincipalArn: principal})
+		default:
+			err = fmt.Errorf("no such operation in a plan")
+		}
+		return err
+	})
+}
+
+func (a *Applier) doIAM(ctx context.Context, operation string, step irsa.Call) error {
+	var made string
+	err := call(ctx, serviceIAM, operation, "role "+step.RoleName, func(ctx context.Context) (err error) {
+		switch role, document := aws.String(step.RoleName), aws.String(step.Document); step.Operation {
+		case irsa.CreateRole:
+			var out *iam.CreateRoleOutput
+			out, err = a.iam.CreateRole(ctx, &iam.CreateRoleInput{RoleName: role, AssumeRolePolicyDocument: document, Tags: tags(step.Tags)})
+			if err == nil && out.Role != nil {
+				made = aws.ToString(out.Role.Arn)
+			}
+		case irsa.UpdateAssumeRolePolicy:
+			_, err = a.iam.UpdateAssumeRolePolicy(ctx, &iam.UpdateAssumeRolePolicyInput{RoleName: role, PolicyDocument: document})
+		case irsa.PutRolePolicy:
+			_, err = a.iam.PutRolePolicy(ctx, &iam.PutRolePolicyInput{RoleName: role, PolicyName: aws.String(step.PolicyName), PolicyDocument: document})
+		case irsa.TagRole:
+			_, err = a.iam.TagRole(ctx, &iam.TagRoleInput{RoleName: role, Tags: tags(step.Tags)})
+		case irsa.DetachRolePolicy:
+			_, err = a.iam.DetachRolePolicy(ctx, &iam.DetachRolePolicyInput{RoleName: role, PolicyArn: aws.String(step.PolicyARN)})
+		case irsa.DeleteRolePolicy:
+			_, err = a.iam.DeleteRolePolicy(ctx, &iam.DeleteRolePolicyInput{RoleName: role, PolicyName: aws.String(step.PolicyName)})
+		case irsa.DeleteRole:
+			_, err = a.iam.DeleteRole(ctx, &iam.DeleteRoleInput{RoleName: role})
+		default:
+			err = fmt.Errorf("no such operation in a plan")
+		}
+		return err
+	})
+	if want := a.hub.RoleARN(step.RoleName); err == nil && step.Operation == irsa.CreateRole && made != want {
+		// The credentials have become those of another account, where the role is of no use.
+		undo := call(ctx, serviceIAM, string(irsa.DeleteRole), "role "+step.RoleName, func(ctx context.Context) error {
+			_, err := a.iam.DeleteRole(ctx, &iam.DeleteRoleInput{RoleName: aws.String(step.RoleName)})
+			return err
+		})
+		if undo != nil {
+			return fmt.Errorf("the role was made as %s instead of %s, and it is still there: %w", made, want, undo)
+		}
+		return fmt.Errorf("the role was made as %s instead of %s, and deleted again: the AWS credentials are not of the hub's account", made, want)
+	}
+	return err
+}
+
+func tags(m map[string]string) []iamtypes.Tag {
+	list := make([]iamtypes.Tag, 0, len(m))
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		list = append(list, iamtypes.Tag{Key: aws.String(key), Value: aws.String(m[key])})
+	}
+	return list
+}

@@ -1,0 +1,255 @@
+package awsapply
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"open-cluster-management.io/hub-apiserver/pkg/irsa"
+	"open-cluster-management.io/hub-apiserver/pkg/irsa/awserror"
+	"open-cluster-management.io/hub-apiserver/test/fakeaws"
+)
+
+// about tells whether a call is about the identity of a cluster.
+func about(call fakeaws.Call, d irsa.Desired) bool {
+	for _, value := range call.Parameters {
+		if strings.Contains(value, d.HubRoleName()) {
+			return true
+		}
+	}
+	return false
+}
+
+// Whatever goes wrong once with any call is made good within the same Provision or Remove.
+func TestOneFaultIsNoError(t *testing.T) {
+	c := newCloud(t, fakeaws.Options{})
+	faults := map[string]fakeaws.Fault{
+		"throttle": fakeaws.Throttle(), "500": fakeaws.ServerError(500), "503": fakeaws.ServerError(503),
+		"lost-response": fakeaws.LostResponse(), "lost-request": fakeaws.LostRequest(),
+	}
+	type test struct {
+		desired   irsa.Desired
+		operation string
+		fault     fakeaws.Fault
+		remove    bool
+		injected  bool
+	}
+	var mu sync.Mutex
+	var tests []*test
+	for name, fault := range faults {
+		for _, operation := range []string{"CreateRole", "PutRolePolicy", "CreateAccessEntry"} {
+			tests = append(tests, &test{desired: desired(strings.ToLower(operation) + "-" + name), operation: operation, fault: fault})
+		}
+		for _, operation := range []string{"DeleteAccessEntry", "DeleteRolePolicy", "DeleteRole"} {
+			tests = append(tests, &test{desired: desired(strings.ToLower(operation) + "-" + name), operation: operation, fault: fault, remove: true})
+		}
+	}
+	c.SetFaults(func(call fakeaws.Call) fakeaws.Fault {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, test := range tests {
+			if test.operation == call.Operation && !test.injected && about(call, test.desired) {
+				test.injected = true
+				return test.fault
+			}
+		}
+		return fakeaws.Fault{}
+	})
+	var running sync.WaitGroup
+	for _, test := range tests {
+		running.Go(func() {
+			if err := c.Provision(c.ctx, test.desired, true); err != nil {
+				t.Errorf("%s: %v", test.desired.ClusterName, err)
+			}
+			if test.remove {
+				if err := c.Remove(c.ctx, test.desired); err != nil {
+					t.Errorf("%s: %v", test.desired.ClusterName, err)
+				}
+			}
+		})
+	}
+	running.Wait()
+	var left []irsa.Desired
+	for _, test := range tests {
+		if !test.injected {
+			t.Errorf("%s: nothing went wrong", test.desired.ClusterName)
+		}
+		if !test.remove {
+			left = append(left, test.desired)
+		}
+	}
+	c.wantProvisioned(t, left...)
+}
+
+// What fails for good is an error that says where, and is gone on from there.
+func TestProvisionGoesOnAfterAnError(t *testing.T) {
+	for _, operation := range []string{"CreateRole", "PutRolePolicy", "CreateAccessEntry"} {
+		t.Run(operation, func(t *testing.T) {
+			c := newCloud(t, fakeaws.Options{})
+			d := desired("cluster1")
+			c.SetFaults(func(call fakeaws.Call) fakeaws.Fault {
+				if call.Operation == operation {
+					return fakeaws.Error("LimitExceeded")
+				}
+				return fakeaws.Fault{}
+			})
+			err := c.Provision(c.ctx, d, true)
+			if awserror.Code(err) != "LimitExceeded" || !strings.Contains(err.Error(), operation) || !strings.Contains(err.Error(), d.HubRoleName()) {
+				t.Errorf("%s fails: %v", operation, err)
+			}
+			c.SetFaults(nil)
+			if err := c.Provision(c.ctx, d, false); err != nil {
+				t.Fatal(err)
+			}
+			c.wantProvisioned(t, d)
+			made := 0
+			for _, call := range c.Calls() {
+				if call.Operation == operation {
+					made++
+				}
+			}
+			if made != 2 {
+				t.Errorf("%s was called %d times", operation, made)
+			}
+		})
+	}
+}
+
+// Each call that fails keeps no other from taking access away.
+func TestRemoveGoesOnAfterAnError(t *testing.T) {
+	for _, operation := range []string{"DeleteAccessEntry", "DeleteRolePolicy", "DeleteRole"} {
+		t.Run(operation, func(t *testing.T) {
+			c := newCloud(t, fakeaws.Options{})
+			d := desired("cluster1")
+			if err := c.Provision(c.ctx, d, true); err != nil {
+				t.Fatal(err)
+			}
+			c.SetFaults(func(call fakeaws.Call) fakeaws.Fault {
+				if call.Operation == operation {
+					return fakeaws.Error("AccessDenied")
+				}
+				return fakeaws.Fault{}
+			})
+			if err := c.Remove(c.ctx, d); awserror.Code(err) != "AccessDenied" || !strings.Contains(err.Error(), operation) {
+				t.Errorf("%s fails: %v", operation, err)
+			}
+			if operation == "DeleteAccessEntry" && len(c.Roles(hubAccount)) > 0 || operation != "DeleteAccessEntry" && len(c.AccessEntries(hub.String())) > 0 {
+				t.Errorf("access is left: %v, %v", c.Roles(hubAccount), c.AccessEntries(hub.String()))
+			}
+			c.SetFaults(nil)
+			if err := c.Remove(c.ctx, d); err != nil {
+				t.Fatal(err)
+			}
+			c.wantProvisioned(t)
+		})
+	}
+}
+
+// EKS may not see a role that was made just now.
+func TestEventualConsistency(t *testing.T) {
+	c := newCloud(t, fakeaws.Options{UnseenByEKS: 2})
+	d := desired("cluster1")
+	var codes []string
+	fresh := true
+	err := wait.PollUntilContextTimeout(c.ctx, time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		err := c.Provision(ctx, d, fresh)
+		fresh = false
+		if err != nil {
+			codes = append(codes, awserror.Code(err))
+		}
+		return err == nil, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(codes, []string{"InvalidParameterException", "InvalidParameterException"}) {
+		t.Errorf("errors are %v", codes)
+	}
+	c.wantProvisioned(t, d)
+
+	// IAM as well may not see it yet: the role seems to exist and not to exist.
+	d2 := desired("cluster2")
+	c.SetFaults(func(call fakeaws.Call) fakeaws.Fault {
+		switch call.Operation {
+		case "CreateRole":
+			return fakeaws.Error("EntityAlreadyExists")
+		case "GetRole":
+			return fakeaws.Error("NoSuchEntity")
+		}
+		return fakeaws.Fault{}
+	})
+	c.ResetCalls()
+	if err := c.Provision(c.ctx, d2, true); awserror.Code(err) != "EntityAlreadyExists" {
+		t.Errorf("a role that cannot be seen: %v", err)
+	}
+	if calls := c.Calls(); len(calls) > 3*maxRounds {
+		t.Errorf("%d calls were made", len(calls))
+	}
+}
+
+// Clusters come and go while AWS fails in every way: in the end it has what it should.
+func TestRandomFaults(t *testing.T) {
+	c := newCloud(t, fakeaws.Options{UnseenByEKS: 1})
+	var mu sync.Mutex
+	random := rand.New(rand.NewPCG(1, 2))
+	c.SetFaults(func(fakeaws.Call) fakeaws.Fault {
+		mu.Lock()
+		defer mu.Unlock()
+		if random.IntN(100) >= 15 {
+			return fakeaws.Fault{}
+		}
+		return []fakeaws.Fault{
+			fakeaws.Throttle(), fakeaws.ServerError(500), fakeaws.ServerError(503), fakeaws.LostResponse(), fakeaws.LostRequest(),
+			fakeaws.Error("AccessDenied"), fakeaws.Error("ConcurrentModification"), fakeaws.Error("LimitExceeded"),
+		}[random.IntN(8)]
+	})
+	until := func(what string, f func(context.Context) error) {
+		var last error
+		err := wait.PollUntilContextTimeout(c.ctx, 5*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
+			last = f(ctx)
+			return last == nil, nil
+		})
+		if err != nil {
+			t.Errorf("%s: %v, at last %v", what, err, last)
+		}
+	}
+	var running sync.WaitGroup
+	var left []irsa.Desired
+	for i := range 40 {
+		d := desired(fmt.Sprintf("cluster%d", i))
+		stays := i%2 == 0
+		if stays {
+			left = append(left, d)
+		}
+		running.Go(func() {
+			fresh := true
+			provision := func(ctx context.Context) error {
+				err := c.Provision(ctx, d, fresh)
+				fresh = false
+				return err
+			}
+			remove := func(ctx context.Context) error { return c.Remove(ctx, d) }
+			until("provisioning "+d.ClusterName, provision)
+			until("verifying "+d.ClusterName, provision)
+			until("removing "+d.ClusterName, remove)
+			fresh = true
+			if stays {
+				until("provisioning again "+d.ClusterName, provision)
+				return
+			}
+			// Provisioning fails half way, and it is removed without a further look.
+			_ = provision(c.ctx)
+			until("removing again "+d.ClusterName, remove)
+		})
+	}
+	running.Wait()
+	c.SetFaults(nil)
+	c.wantProvisioned(t, left...)
+}

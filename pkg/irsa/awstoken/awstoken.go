@@ -1,0 +1,136 @@
+// Package awstoken makes the token by which a managed cluster shows an EKS hub that it
+// has its role there. It is what "aws eks get-token --role" does, without the aws
+// command line.
+package awstoken
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/arn"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"open-cluster-management.io/hub-apiserver/pkg/irsa/awserror"
+)
+
+const (
+	prefix = "k8s-aws-v1."
+
+	// clusterHeader is signed with the request, so that no other cluster takes it.
+	clusterHeader = "x-k8s-aws-id"
+	// expiresHeader says for how many seconds STS takes the request. EKS looks at it once.
+	expiresHeader  = "X-Amz-Expires"
+	expiresSeconds = "60"
+
+	// lifetime is one minute less than that of tokens of EKS.
+	lifetime = 14 * time.Minute
+	// sessionSeconds is the shortest session that STS gives, and longer than the token.
+	sessionSeconds = 15 * 60
+	// maxSessionName is the limit of STS.
+	maxSessionName = 64
+
+	callTimeout = 10 * time.Second
+)
+
+// Options say for which EKS cluster a token is, and as whom.
+type Options struct {
+	// Region is that of the EKS cluster.
+	Region string
+	// ClusterName is the name of the EKS cluster.
+	ClusterName string
+	// RoleARN is the role to assume. If empty, the token is for whoever the credentials
+	// are of.
+	RoleARN string
+}
+
+// Token returns a token, and until when it is to be used. It takes the credentials of
+// the AWS SDK's default chain and asks the STS of the region.
+func Token(ctx context.Context, options Options) (token string, expires time.Time, err error) {
+	if err := options.validate(); err != nil {
+		return "", time.Time{}, err
+	}
+	cfg, err := config.LoadDefaultConfig(ctx, config.WithRegion(options.Region))
+	if err != nil {
+		return "", time.Time{}, fmt.Errorf("reading the configuration of the AWS SDK: %w", err)
+	}
+	expires = time.Now().Add(lifetime)
+	creds, err := options.credentials(ctx, cfg)
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	if creds.CanExpire && creds.Expires.Before(expires) {
+		expires = creds.Expires
+	}
+	cfg.Credentials = credentials.StaticCredentialsProvider{Value: creds}
+	request, err := sts.NewPresignClient(sts.NewFromConfig(cfg)).PresignGetCallerIdentity(ctx, &sts.GetCallerIdentityInput{}, func(o *sts.PresignOptions) {
+		o.ClientOptions = append(o.ClientOptions, sts.WithAPIOptions(
+			smithyhttp.SetHeaderValue(clusterHeader, options.ClusterName),
+			smithyhttp.SetHeaderValue(expiresHeader, expiresSeconds),
+		))
+	})
+	if err != nil {
+		return "", time.Time{}, awserror.New("sts", "GetCallerIdentity", "cluster "+options.ClusterName, err)
+	}
+	return prefix + base64.RawURLEncoding.EncodeToString([]byte(request.URL)), expires, nil
+}
+
+func (o Options) validate() error {
+	if o.Region == "" {
+		return errors.New("no region of the EKS cluster is given")
+	}
+	if o.ClusterName == "" {
+		return errors.New("no name of the EKS cluster is given")
+	}
+	if o.RoleARN == "" {
+		return nil
+	}
+	role, err := arn.Parse(o.RoleARN)
+	if err != nil || role.Service != "iam" || role.AccountID == "" || !strings.HasPrefix(role.Resource, "role/") {
+		return fmt.Errorf("%.256q is not the ARN of a role: it must be arn:<partition>:iam::<account>:role/<name>", o.RoleARN)
+	}
+	return nil
+}
+
+// credentials returns those of the role.
+func (o Options) credentials(ctx context.Context, cfg aws.Config) (aws.Credentials, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if o.RoleARN == "" {
+		creds, err := cfg.Credentials.Retrieve(ctx)
+		return creds, awserror.New("sts", "GetCallerIdentity", "cluster "+o.ClusterName, err)
+	}
+	out, err := sts.NewFromConfig(cfg).AssumeRole(ctx, &sts.AssumeRoleInput{
+		RoleArn:         aws.String(o.RoleARN),
+		RoleSessionName: aws.String(sessionName(o.ClusterName)),
+		DurationSeconds: aws.Int32(sessionSeconds),
+	})
+	if err != nil {
+		return aws.Credentials{}, awserror.New("sts", "AssumeRole", o.RoleARN, err)
+	}
+	return aws.Credentials{
+		AccessKeyID:     aws.ToString(out.Credentials.AccessKeyId),
+		SecretAccessKey: aws.ToString(out.Credentials.SecretAccessKey),
+		SessionToken:    aws.ToString(out.Credentials.SessionToken),
+		CanExpire:       true,
+		Expires:         aws.ToTime(out.Credentials.Expiration),
+	}, nil
+}
+
+// sessionName is what the hub's audit log of AWS shows beside the role.
+func sessionName(cluster string) string {
+	name := "ocm-" + strings.Map(func(r rune) rune {
+		if r == '-' || r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {
+			return r
+		}
+		return '-'
+	}, cluster)
+	return name[:min(len(name), maxSessionName)]
+}

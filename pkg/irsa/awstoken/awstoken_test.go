@@ -1,0 +1,276 @@
+package awstoken
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2/ktesting"
+
+	"open-cluster-management.io/hub-apiserver/pkg/irsa"
+	"open-cluster-management.io/hub-apiserver/pkg/irsa/awsapply"
+	"open-cluster-management.io/hub-apiserver/pkg/irsa/awserror"
+	"open-cluster-management.io/hub-apiserver/test/fakeaws"
+)
+
+var identity = irsa.Identity{
+	Hub:     irsa.ARN{Partition: "aws", Region: "us-west-2", AccountID: "111111111111", ClusterName: "hub-1"},
+	Managed: irsa.ARN{Partition: "aws", Region: "us-east-1", AccountID: "222222222222", ClusterName: "managed-1"},
+}
+
+func setenv(t *testing.T, server *fakeaws.Server, key fakeaws.AccessKey) {
+	t.Helper()
+	for _, variable := range server.Env(key) {
+		name, value, _ := strings.Cut(variable, "=")
+		t.Setenv(name, value)
+	}
+}
+
+func start(t *testing.T) *fakeaws.Server {
+	t.Helper()
+	server, err := fakeaws.New(fakeaws.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := server.AddCluster(identity.Hub.String(), fakeaws.ModeAPIAndConfigMap); err != nil {
+		t.Fatal(err)
+	}
+	return server
+}
+
+func user(t *testing.T, server *fakeaws.Server, account, name string, policies ...string) fakeaws.AccessKey {
+	t.Helper()
+	key, err := server.AddUser(account, name, policies...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// review asks the hub whose token it is.
+func review(t *testing.T, server *fakeaws.Server, token string) authenticationv1.TokenReviewStatus {
+	t.Helper()
+	body, err := json.Marshal(authenticationv1.TokenReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "TokenReview"},
+		Spec:     authenticationv1.TokenReviewSpec{Token: token},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(body))
+	request.Header.Set("Content-Type", "application/json")
+	answer := httptest.NewRecorder()
+	server.TokenWebhook(identity.Hub.String(), nil).ServeHTTP(answer, request)
+	var out authenticationv1.TokenReview
+	if err := json.Unmarshal(answer.Body.Bytes(), &out); err != nil {
+		t.Fatalf("%v in %s", err, answer.Body)
+	}
+	return out.Status
+}
+
+// A session of the managed cluster's role gets a token with which the hub takes it for
+// the cluster, once and for as long as the hub has a role for it.
+func TestTokenIsThatOfTheCluster(t *testing.T) {
+	_, ctx := ktesting.NewTestContext(t)
+	server := start(t)
+
+	// The administrator of the managed cluster makes its role.
+	setenv(t, server, user(t, server, identity.Managed.AccountID, "admin", fakeaws.AdminPolicy))
+	cfg, err := config.LoadDefaultConfig(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, name := iam.NewFromConfig(cfg), aws.String(identity.ManagedClusterRoleName())
+	trust := `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"` + identity.Managed.AccountID + `"},"Action":"sts:AssumeRole"}]}`
+	if _, err := client.CreateRole(ctx, &iam.CreateRoleInput{RoleName: name, AssumeRolePolicyDocument: aws.String(trust)}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = client.PutRolePolicy(ctx, &iam.PutRolePolicyInput{RoleName: name, PolicyName: name, PolicyDocument: aws.String(identity.ManagedClusterAccessPolicy().JSON())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	session, err := sts.NewFromConfig(cfg).AssumeRole(ctx, &sts.AssumeRoleInput{RoleArn: aws.String(identity.ManagedClusterRoleARN()), RoleSessionName: aws.String("agent")})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	// The hub provisions it.
+	setenv(t, server, user(t, server, identity.Hub.AccountID, "server", fakeaws.AdminPolicy))
+	applier, err := awsapply.New(ctx, awsapply.Options{HubARN: identity.Hub})
+	if err != nil {
+		t.Fatal(err)
+	}
+	desired := irsa.Desired{Identity: identity, ManageRoles: true, Mapping: irsa.AccessEntry, ClusterName: "cluster1"}
+	if err := applier.Provision(ctx, desired, true); err != nil {
+		t.Fatal(err)
+	}
+
+	// The agent has the session of its role.
+	setenv(t, server, fakeaws.AccessKey{
+		ID: *session.Credentials.AccessKeyId, Secret: *session.Credentials.SecretAccessKey, SessionToken: *session.Credentials.SessionToken,
+		AccountID: identity.Managed.AccountID,
+	})
+	options := Options{Region: identity.Hub.Region, ClusterName: identity.Hub.ClusterName, RoleARN: identity.HubRoleARN()}
+	if _, _, err := Token(ctx, options); awserror.Code(err) != "AccessDenied" || !strings.Contains(err.Error(), identity.HubRoleARN()) {
+		t.Errorf("without the tags of its identity a role assumes the hub's: %v", err)
+	}
+	tag := &iam.TagRoleInput{RoleName: name, Tags: tags(identity.Tags())}
+	if _, err := client.TagRole(ctx, tag); err != nil {
+		t.Fatal(err)
+	}
+	before := time.Now()
+	token, expires, err := Token(ctx, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if life := expires.Sub(before); life < 13*time.Minute || life > 15*time.Minute {
+		t.Errorf("the token expires in %v", life)
+	}
+	status := review(t, server, token)
+	if !status.Authenticated || status.User.Username != "cluster1" || !slices.Contains(status.User.Groups, "open-cluster-management:cluster1") {
+		t.Errorf("the hub takes the token for %+v, %s", status.User, status.Error)
+	}
+	wantURL(t, server, token)
+
+	other, _, err := Token(ctx, Options{Region: options.Region, ClusterName: "hub-2", RoleARN: options.RoleARN})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status := review(t, server, other); status.Authenticated {
+		t.Error("the hub takes a token that is for another cluster")
+	}
+
+	// The cluster is denied: neither an old token nor a new one is of use.
+	if err := applier.Remove(ctx, desired); err != nil {
+		t.Fatal(err)
+	}
+	if status := review(t, server, token); status.Authenticated {
+		t.Error("the token outlives the access of the cluster")
+	}
+	if _, _, err := Token(ctx, options); awserror.Code(err) != "AccessDenied" {
+		t.Errorf("a role that is gone is assumed: %v", err)
+	}
+}
+
+// wantURL checks what EKS checks of a token before it asks STS.
+func wantURL(t *testing.T, server *fakeaws.Server, token string) {
+	t.Helper()
+	encoded, found := strings.CutPrefix(token, "k8s-aws-v1.")
+	if !found {
+		t.Fatalf("the token begins with %.12s", token)
+	}
+	decoded, err := base64.RawURLEncoding.DecodeString(encoded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := url.Parse(string(decoded))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := request.Scheme + "://" + request.Host; got != server.URL() {
+		t.Errorf("the token is for STS at %s", got)
+	}
+	query := request.Query()
+	if query.Get("Action") != "GetCallerIdentity" || query.Get("X-Amz-Expires") != "60" || query.Get("X-Amz-SignedHeaders") != "host;x-k8s-aws-id" {
+		t.Errorf("action %q, expires %q, signed %q", query.Get("Action"), query.Get("X-Amz-Expires"), query.Get("X-Amz-SignedHeaders"))
+	}
+	if !strings.Contains(query.Get("X-Amz-Credential"), "/us-west-2/sts/") {
+		t.Errorf("the request is signed for %s", query.Get("X-Amz-Credential"))
+	}
+	for parameter := range query {
+		if !slices.Contains([]string{"Action", "Version", "X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Date", "X-Amz-Expires", "X-Amz-Security-Token", "X-Amz-Signature", "X-Amz-SignedHeaders"}, parameter) {
+			t.Errorf("EKS takes no token with parameter %s", parameter)
+		}
+	}
+}
+
+func TestTokenWithoutRole(t *testing.T) {
+	_, ctx := ktesting.NewTestContext(t)
+	server := start(t)
+	setenv(t, server, user(t, server, identity.Hub.AccountID, "someone"))
+	token, _, err := Token(ctx, Options{Region: "us-west-2", ClusterName: "hub-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantURL(t, server, token)
+	if calls := server.Calls(); len(calls) > 0 {
+		t.Errorf("AWS was called: %v", calls)
+	}
+}
+
+// Without an endpoint of its own it is the STS of the region, in every partition.
+func TestTokenIsForTheRegion(t *testing.T) {
+	_, ctx := ktesting.NewTestContext(t)
+	server := start(t)
+	setenv(t, server, user(t, server, identity.Hub.AccountID, "someone"))
+	t.Setenv("AWS_ENDPOINT_URL", "")
+	t.Setenv("AWS_ENDPOINT_URL_STS", "")
+	for region, host := range map[string]string{
+		"us-east-1": "sts.us-east-1.amazonaws.com", "eu-west-1": "sts.eu-west-1.amazonaws.com",
+		"cn-north-1": "sts.cn-north-1.amazonaws.com.cn", "us-gov-west-1": "sts.us-gov-west-1.amazonaws.com",
+	} {
+		token, _, err := Token(ctx, Options{Region: region, ClusterName: "hub-1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		decoded, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(token, prefix))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if request, err := url.Parse(string(decoded)); err != nil || request.Host != host || request.Scheme != "https" {
+			t.Errorf("%s: STS at %s, %v", region, decoded, err)
+		}
+	}
+}
+
+func TestBadOptions(t *testing.T) {
+	_, ctx := ktesting.NewTestContext(t)
+	for want, options := range map[string]Options{
+		"region":            {ClusterName: "hub-1"},
+		"name of the EKS":   {Region: "us-west-2"},
+		"ARN of a role":     {Region: "us-west-2", ClusterName: "hub-1", RoleARN: "ocm-hub-x"},
+		"is not the ARN of": {Region: "us-west-2", ClusterName: "hub-1", RoleARN: "arn:aws:iam::111111111111:user/x"},
+	} {
+		if token, _, err := Token(ctx, options); err == nil || !strings.Contains(err.Error(), want) || token != "" {
+			t.Errorf("%+v: %v", options, err)
+		}
+	}
+}
+
+func TestSessionName(t *testing.T) {
+	for cluster, want := range map[string]string{
+		"hub-1_A":                "ocm-hub-1_A",
+		"a b/c":                  "ocm-a-b-c",
+		strings.Repeat("n", 100): "ocm-" + strings.Repeat("n", 60),
+	} {
+		if got := sessionName(cluster); got != want {
+			t.Errorf("%s instead of %s", got, want)
+		}
+	}
+}
+
+func tags(m map[string]string) (list []iamtypes.Tag) {
+	for key, value := range m {
+		list = append(list, iamtypes.Tag{Key: aws.String(key), Value: aws.String(value)})
+	}
+	return list
+}

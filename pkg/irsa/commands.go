@@ -1,0 +1,43 @@
+package irsa
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Commands returns lines for a shell with the aws command line, which make the role in
+// the account of the managed cluster. OIDC provider and ServiceAccounts are as for
+// ManagedClusterTrustPolicy. After a failure the second and third line can be run again.
+func (i Identity) Commands(oidcProvider string, serviceAccounts ...string) []string {
+	role := i.ManagedClusterRoleName()
+	tags := i.Tags()
+	tag := []string{"aws", "iam", "tag-role", "--role-name", role, "--tags"}
+	for _, key := range slices.Sorted(maps.Keys(tags)) {
+		tag = append(tag, "Key="+key+",Value="+tags[key])
+	}
+	return []string{
+		shellLine("aws", "iam", "create-role", "--role-name", role,
+			"--assume-role-policy-document", i.ManagedClusterTrustPolicy(oidcProvider, serviceAccounts...).JSON()),
+		shellLine("aws", "iam", "put-role-policy", "--role-name", role, "--policy-name", role,
+			"--policy-document", i.ManagedClusterAccessPolicy().JSON()),
+		shellLine(tag...),
+	}
+}
+
+func shellLine(words ...string) string {
+	quoted := make([]string, 0, len(words))
+	for _, word := range words {
+		quoted = append(quoted, shellQuote(word))
+	}
+	return strings.Join(quoted, " ")
+}
+
+// shellQuote leaves alone only what no shell reads anything into.
+func shellQuote(word string) string {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=,./:@"
+	if word != "" && strings.Trim(word, plain) == "" {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}

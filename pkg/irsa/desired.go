@@ -1,0 +1,119 @@
+package irsa
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	// accessEntryType is that of entries for people and programs; the others are for nodes.
+	accessEntryType = "STANDARD"
+
+	maxTags           = 50
+	maxTagKeyLength   = 128
+	maxTagValueLength = 256
+)
+
+// tagPattern has what both IAM and EKS take in keys and values of tags.
+var tagPattern = regexp.MustCompile(`^[\p{L}\p{Z}\p{N}_.:/=+\-@]*$`)
+
+// Username is that of the managed cluster on the hub.
+func (d Desired) Username() string {
+	return d.ClusterName
+}
+
+// Groups are those of the managed cluster on the hub. EKS takes no groups in access
+// entries that begin with "system:"; the ConfigMap has no such rule.
+func (d Desired) Groups() []string {
+	group := "open-cluster-management:" + d.ClusterName
+	if d.Mapping == ConfigMap {
+		group = "system:" + group
+	}
+	return []string{group}
+}
+
+// Tags are those of everything that is made: those of the identity, and further ones.
+func (d Desired) Tags() map[string]string {
+	tags := maps.Clone(d.ResourceTags)
+	if tags == nil {
+		tags = map[string]string{}
+	}
+	maps.Copy(tags, d.Identity.Tags())
+	return tags
+}
+
+// Hash changes with everything that is desired, also with what another version of this
+// package makes of the same. It is not the hash of the identity.
+func (d Desired) Hash() string {
+	// The order of keys of maps in JSON is fixed.
+	whole, err := json.Marshal(struct {
+		Hub, Managed          ARN
+		ManageRoles           bool
+		Mapping               Mapping
+		Username, EntryType   string
+		Groups                []string
+		Tags                  map[string]string
+		RoleName              string
+		TrustPolicy           Policy
+		AccessPolicy          Policy
+		ManagedClusterRoleARN string
+	}{
+		d.Hub, d.Managed, d.ManageRoles, d.Mapping, d.Username(), accessEntryType, d.Groups(), d.Tags(),
+		d.HubRoleName(), d.HubTrustPolicy(), d.HubAccessPolicy(), d.ManagedClusterRoleARN(),
+	})
+	if err != nil {
+		// Strings, and lists and maps of strings, always have a form in JSON.
+		return ""
+	}
+	sum := sha256.Sum256(whole)
+	return hex.EncodeToString(sum[:])
+}
+
+// Validate returns everything that AWS would refuse.
+func (d Desired) Validate() error {
+	errs := []error{d.Identity.Validate()}
+	if d.ClusterName == "" {
+		errs = append(errs, errors.New("the name of the managed cluster is empty"))
+	}
+	if d.Mapping != AccessEntry && d.Mapping != ConfigMap {
+		errs = append(errs, fmt.Errorf("mapping %q must be %s or %s", d.Mapping, AccessEntry, ConfigMap))
+	}
+	return errors.Join(append(errs, ValidateResourceTags(d.ResourceTags))...)
+}
+
+// ValidateResourceTags returns every error of tags that everything is to have beside
+// those of the identity.
+func ValidateResourceTags(tags map[string]string) error {
+	var errs []error
+	own := Identity{}.Tags()
+	if limit := maxTags - len(own); len(tags) > limit {
+		errs = append(errs, fmt.Errorf("%d resource tags are more than %d", len(tags), limit))
+	}
+	for _, key := range slices.Sorted(maps.Keys(tags)) {
+		value := tags[key]
+		_, taken := own[key]
+		switch {
+		case key == "" || utf8.RuneCountInString(key) > maxTagKeyLength:
+			errs = append(errs, fmt.Errorf("key %.200q of a resource tag must have 1 to %d characters", key, maxTagKeyLength))
+		case taken:
+			errs = append(errs, fmt.Errorf("resource tag %q is one that the server sets itself", key))
+		case strings.HasPrefix(strings.ToLower(key), "aws:"):
+			errs = append(errs, fmt.Errorf("key %q of a resource tag must not have the prefix aws: of AWS itself", key))
+		case !tagPattern.MatchString(key):
+			errs = append(errs, fmt.Errorf("key %q of a resource tag may only have letters, digits, spaces and _.:/=+-@", key))
+		case utf8.RuneCountInString(value) > maxTagValueLength:
+			errs = append(errs, fmt.Errorf("the value of resource tag %q must have at most %d characters", key, maxTagValueLength))
+		case !tagPattern.MatchString(value):
+			errs = append(errs, fmt.Errorf("value %q of resource tag %q may only have letters, digits, spaces and _.:/=+-@", value, key))
+		}
+	}
+	return errors.Join(errs...)
+}

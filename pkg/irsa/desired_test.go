@@ -1,0 +1,89 @@
+package irsa_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"open-cluster-management.io/hub-apiserver/pkg/irsa"
+)
+
+func desired() irsa.Desired {
+	return irsa.Desired{
+		Identity: irsa.Identity{
+			Hub:     irsa.ARN{Partition: "aws", Region: "us-west-2", AccountID: "111111111111", ClusterName: "hub-1"},
+			Managed: irsa.ARN{Partition: "aws", Region: "us-east-1", AccountID: "222222222222", ClusterName: "managed-1"},
+		},
+		ManageRoles: true, Mapping: irsa.AccessEntry, ClusterName: "cluster1",
+		ResourceTags: map[string]string{"team": "fleet"},
+	}
+}
+
+func TestUserAndGroups(t *testing.T) {
+	d := desired()
+	if d.Username() != "cluster1" || !slices.Equal(d.Groups(), []string{"open-cluster-management:cluster1"}) {
+		t.Errorf("access entry for %s %v", d.Username(), d.Groups())
+	}
+	d.Mapping = irsa.ConfigMap
+	if !slices.Equal(d.Groups(), []string{"system:open-cluster-management:cluster1"}) {
+		t.Errorf("ConfigMap for %v", d.Groups())
+	}
+}
+
+func TestDesiredHash(t *testing.T) {
+	again := desired()
+	again.ResourceTags = map[string]string{"team": "fleet"}
+	if again.Hash() != desired().Hash() {
+		t.Error("the hash of the same is not the same")
+	}
+	seen := map[string]string{desired().Hash(): "nothing"}
+	for name, change := range map[string]func(*irsa.Desired){
+		"hub region":     func(d *irsa.Desired) { d.Hub.Region = "us-east-2" },
+		"hub name":       func(d *irsa.Desired) { d.Hub.ClusterName = "hub-2" },
+		"managed name":   func(d *irsa.Desired) { d.Managed.ClusterName = "managed-2" },
+		"managed region": func(d *irsa.Desired) { d.Managed.Region = "us-east-2" },
+		"roles":          func(d *irsa.Desired) { d.ManageRoles = false },
+		"mapping":        func(d *irsa.Desired) { d.Mapping = irsa.ConfigMap },
+		"cluster":        func(d *irsa.Desired) { d.ClusterName = "cluster2" },
+		"no tags":        func(d *irsa.Desired) { d.ResourceTags = nil },
+		"other tags":     func(d *irsa.Desired) { d.ResourceTags = map[string]string{"team": "x"} },
+	} {
+		d := desired()
+		change(&d)
+		if other, found := seen[d.Hash()]; found {
+			t.Errorf("a change of %s has the same hash as one of %s", name, other)
+		}
+		seen[d.Hash()] = name
+	}
+}
+
+func TestValidateDesired(t *testing.T) {
+	if err := desired().Validate(); err != nil {
+		t.Error(err)
+	}
+	many := map[string]string{}
+	for i := range 47 {
+		many[fmt.Sprint(i)] = "x"
+	}
+	for want, change := range map[string]func(*irsa.Desired){
+		"account":               func(d *irsa.Desired) { d.Managed.AccountID = "2" },
+		"partition":             func(d *irsa.Desired) { d.Managed.Partition, d.Managed.Region = "aws-cn", "cn-north-1" },
+		"mapping":               func(d *irsa.Desired) { d.Mapping = "" },
+		"name of the managed":   func(d *irsa.Desired) { d.ClusterName = "" },
+		"sets itself":           func(d *irsa.Desired) { d.ResourceTags = map[string]string{"hub_cluster_name": "x"} },
+		"aws:":                  func(d *irsa.Desired) { d.ResourceTags = map[string]string{"AWS:x": "x"} },
+		"1 to 128 characters":   func(d *irsa.Desired) { d.ResourceTags = map[string]string{"": "x"} },
+		"letters":               func(d *irsa.Desired) { d.ResourceTags = map[string]string{"a#": "x"} },
+		"letters, digits":       func(d *irsa.Desired) { d.ResourceTags = map[string]string{"a": "{}"} },
+		"at most 256":           func(d *irsa.Desired) { d.ResourceTags = map[string]string{"a": strings.Repeat("x", 257)} },
+		"47 resource tags":      func(d *irsa.Desired) { d.ResourceTags = many },
+		"must have 1 to 128 ch": func(d *irsa.Desired) { d.ResourceTags = map[string]string{strings.Repeat("x", 129): "x"} },
+	} {
+		d := desired()
+		change(&d)
+		if err := d.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}

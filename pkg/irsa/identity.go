@@ -1,0 +1,92 @@
+package irsa
+
+import (
+	"crypto/md5"
+	"encoding/hex"
+	"fmt"
+	"strings"
+)
+
+const (
+	hubRolePrefix            = "ocm-hub-"
+	managedClusterRolePrefix = "ocm-managed-cluster-"
+	creatorRoleSuffix        = "_managed-cluster-identity-creator"
+
+	// maxRoleNameLength is that of IAM.
+	maxRoleNameLength = 64
+)
+
+// Keys of the tags that say which clusters a role is for.
+const (
+	TagHubAccountID     = "hub_cluster_account_id"
+	TagHubName          = "hub_cluster_name"
+	TagManagedAccountID = "managed_cluster_account_id"
+	TagManagedName      = "managed_cluster_name"
+)
+
+// Hash returns the MD5 of the accounts and names of both clusters, in hexadecimal. It
+// is a name and no proof of anything.
+func (i Identity) Hash() string {
+	sum := md5.Sum([]byte(strings.Join([]string{i.Hub.AccountID, i.Hub.ClusterName, i.Managed.AccountID, i.Managed.ClusterName}, "#")))
+	return hex.EncodeToString(sum[:])
+}
+
+// HubRoleName is the name of the role in the account of the hub that the managed
+// cluster acts as. The inline policy of that role has the same name.
+func (i Identity) HubRoleName() string {
+	return hubRolePrefix + i.Hash()
+}
+
+// HubRoleARN is the ARN of that role.
+func (i Identity) HubRoleARN() string {
+	return i.Hub.RoleARN(i.HubRoleName())
+}
+
+// ManagedClusterRoleName is the name of the role in the account of the managed
+// cluster that alone may assume the one of the hub. Its inline policy has the same name.
+func (i Identity) ManagedClusterRoleName() string {
+	return managedClusterRolePrefix + i.Hash()
+}
+
+// ManagedClusterRoleARN is the ARN of that role.
+func (i Identity) ManagedClusterRoleARN() string {
+	return i.Managed.RoleARN(i.ManagedClusterRoleName())
+}
+
+// Tags are those of both roles. The trust policy of the hub's role asks for them on
+// the managed cluster's.
+func (i Identity) Tags() map[string]string {
+	return map[string]string{
+		TagHubAccountID:     i.Hub.AccountID,
+		TagHubName:          i.Hub.ClusterName,
+		TagManagedAccountID: i.Managed.AccountID,
+		TagManagedName:      i.Managed.ClusterName,
+	}
+}
+
+// Validate checks both ARNs, and that a role of the one cluster's account can be
+// assumed from the other's.
+func (i Identity) Validate() error {
+	if err := i.Hub.Validate(); err != nil {
+		return fmt.Errorf("the hub: %w", err)
+	}
+	if err := i.Managed.Validate(); err != nil {
+		return fmt.Errorf("the managed cluster: %w", err)
+	}
+	if i.Hub.Partition != i.Managed.Partition {
+		return fmt.Errorf("partition %q of the ARN must be that of the hub, %s: no role can be assumed from another", i.Managed.Partition, i.Hub.Partition)
+	}
+	return nil
+}
+
+// CreatorRoleName is the name of the role in the account of the hub that the server
+// itself acts as. It fails if IAM takes no name that long: that is so for names of
+// hubs with more than 31 characters.
+func CreatorRoleName(hub ARN) (string, error) {
+	name := hub.ClusterName + creatorRoleSuffix
+	if len(name) > maxRoleNameLength {
+		return "", fmt.Errorf("the role %s would have %d characters, and IAM allows %d: a role for a hub with a name longer than %d characters needs a name of its own",
+			name, len(name), maxRoleNameLength, maxRoleNameLength-len(creatorRoleSuffix))
+	}
+	return name, nil
+}

@@ -1,0 +1,212 @@
+package irsa
+
+import (
+	"maps"
+	"slices"
+)
+
+// Operation is a call to AWS, as AWS names it.
+type Operation string
+
+// Operations of plans.
+const (
+	CreateRole             Operation = "CreateRole"
+	UpdateAssumeRolePolicy Operation = "UpdateAssumeRolePolicy"
+	PutRolePolicy          Operation = "PutRolePolicy"
+	TagRole                Operation = "TagRole"
+	DetachRolePolicy       Operation = "DetachRolePolicy"
+	DeleteRolePolicy       Operation = "DeleteRolePolicy"
+	DeleteRole             Operation = "DeleteRole"
+	CreateAccessEntry      Operation = "CreateAccessEntry"
+	UpdateAccessEntry      Operation = "UpdateAccessEntry"
+	TagAccessEntry         Operation = "TagResource"
+	DeleteAccessEntry      Operation = "DeleteAccessEntry"
+)
+
+// Call is one call to AWS with what it takes.
+type Call struct {
+	Operation Operation
+
+	// RoleName is the role that a call to IAM is about.
+	RoleName string
+	// PolicyName is the inline policy that is put or deleted.
+	PolicyName string
+	// PolicyARN is the policy that is detached.
+	PolicyARN string
+	// Document is the trust policy or the inline policy, in JSON.
+	Document string
+
+	// EKSCluster is the name of the EKS cluster whose access entry the call is about.
+	EKSCluster string
+	// PrincipalARN is the role of that access entry.
+	PrincipalARN string
+	// EntryARN is the access entry, where that is tagged.
+	EntryARN string
+	// EntryType, Username and Groups are what the access entry has.
+	EntryType, Username string
+	Groups              []string
+
+	// Tags are set; others that are there stay.
+	Tags map[string]string
+}
+
+// Observed is what AWS has.
+type Observed struct {
+	// Role is the role in the account of the hub; nil if there is none.
+	Role *ObservedRole
+	// Entry is the access entry of that role; nil if there is none.
+	Entry *ObservedEntry
+}
+
+// ObservedRole is a role of IAM.
+type ObservedRole struct {
+	// TrustPolicy is a document as AWS returns it, URL-encoded or not.
+	TrustPolicy string
+	// AccessPolicy is the inline policy with the name of the role, as AWS returns it;
+	// empty if there is none.
+	AccessPolicy string
+	Tags         map[string]string
+	// OtherInline are names of further inline policies, and Attached ARNs of managed
+	// ones. They matter only for the removal of the role.
+	OtherInline, Attached []string
+}
+
+// ObservedEntry is an access entry of EKS.
+type ObservedEntry struct {
+	ARN, Type, Username string
+	Groups              []string
+	Tags                map[string]string
+}
+
+// PlanProvision returns the calls, in their order, that make AWS have what is desired.
+// There are none if it has. A nil Observed is that nothing exists.
+//
+// Only what is ours is corrected: tags and policies that somebody has added stay.
+func PlanProvision(desired Desired, observed *Observed) []Call {
+	if observed == nil {
+		observed = &Observed{}
+	}
+	var calls []Call
+	if desired.ManageRoles {
+		calls = planRole(desired, observed.Role)
+	}
+	if desired.Mapping == AccessEntry {
+		// An entry is for the unique id of its role, and does nothing for a new role with
+		// the same name.
+		stale := desired.ManageRoles && observed.Role == nil
+		calls = append(calls, planEntry(desired, observed.Entry, stale)...)
+	}
+	return calls
+}
+
+func planRole(desired Desired, role *ObservedRole) []Call {
+	name := desired.HubRoleName()
+	trust, access := desired.HubTrustPolicy().JSON(), desired.HubAccessPolicy().JSON()
+	putAccess := Call{Operation: PutRolePolicy, RoleName: name, PolicyName: name, Document: access}
+	if role == nil {
+		return []Call{{Operation: CreateRole, RoleName: name, Document: trust, Tags: desired.Tags()}, putAccess}
+	}
+	var calls []Call
+	// When the managed cluster's role was deleted, AWS shows its unique id in the place
+	// of its ARN. A new role with the old name is not trusted until the policy is put again.
+	if !samePolicy(role.TrustPolicy, trust) {
+		calls = append(calls, Call{Operation: UpdateAssumeRolePolicy, RoleName: name, Document: trust})
+	}
+	if !samePolicy(role.AccessPolicy, access) {
+		calls = append(calls, putAccess)
+	}
+	if tags := missingTags(desired.Tags(), role.Tags); len(tags) > 0 {
+		calls = append(calls, Call{Operation: TagRole, RoleName: name, Tags: tags})
+	}
+	return calls
+}
+
+func planEntry(desired Desired, entry *ObservedEntry, stale bool) []Call {
+	call := func(operation Operation) Call {
+		return Call{Operation: operation, EKSCluster: desired.Hub.ClusterName, PrincipalARN: desired.HubRoleARN()}
+	}
+	create := call(CreateAccessEntry)
+	create.EntryType, create.Username, create.Groups, create.Tags = accessEntryType, desired.Username(), desired.Groups(), desired.Tags()
+	if entry == nil {
+		return []Call{create}
+	}
+	// The type of an entry is fixed.
+	if stale || entry.Type != accessEntryType {
+		return []Call{call(DeleteAccessEntry), create}
+	}
+	var calls []Call
+	if entry.Username != desired.Username() || !sameSet(entry.Groups, desired.Groups()) {
+		update := call(UpdateAccessEntry)
+		update.Username, update.Groups = desired.Username(), desired.Groups()
+		calls = append(calls, update)
+	}
+	if tags := missingTags(desired.Tags(), entry.Tags); len(tags) > 0 {
+		tag := call(TagAccessEntry)
+		tag.EntryARN, tag.Tags = entry.ARN, tags
+		calls = append(calls, tag)
+	}
+	return calls
+}
+
+// PlanRemoval returns the calls, in their order, after which nothing of what exists is
+// there. The first takes access to the hub away. What was not made by us is left
+// alone, except that a role goes with everything in it.
+func PlanRemoval(desired Desired, observed *Observed) []Call {
+	if observed == nil {
+		return nil
+	}
+	var calls []Call
+	if desired.Mapping == AccessEntry && observed.Entry != nil {
+		calls = append(calls, Call{Operation: DeleteAccessEntry, EKSCluster: desired.Hub.ClusterName, PrincipalARN: desired.HubRoleARN()})
+	}
+	role := observed.Role
+	if !desired.ManageRoles || role == nil {
+		return calls
+	}
+	name := desired.HubRoleName()
+	for _, arn := range role.Attached {
+		calls = append(calls, Call{Operation: DetachRolePolicy, RoleName: name, PolicyARN: arn})
+	}
+	inline := role.OtherInline
+	if role.AccessPolicy != "" {
+		inline = append([]string{name}, inline...)
+	}
+	for _, policyName := range inline {
+		calls = append(calls, Call{Operation: DeleteRolePolicy, RoleName: name, PolicyName: policyName})
+	}
+	return append(calls, Call{Operation: DeleteRole, RoleName: name})
+}
+
+// Expected is what AWS has once everything desired is made and nobody else has touched
+// it. Its removal can be planned without a look at AWS.
+func Expected(desired Desired) *Observed {
+	observed := &Observed{}
+	if desired.ManageRoles {
+		observed.Role = &ObservedRole{
+			TrustPolicy:  desired.HubTrustPolicy().JSON(),
+			AccessPolicy: desired.HubAccessPolicy().JSON(),
+			Tags:         desired.Tags(),
+		}
+	}
+	if desired.Mapping == AccessEntry {
+		observed.Entry = &ObservedEntry{
+			Type: accessEntryType, Username: desired.Username(), Groups: desired.Groups(), Tags: desired.Tags(),
+		}
+	}
+	return observed
+}
+
+// missingTags returns the wanted tags that are not there or have another value.
+func missingTags(wanted, have map[string]string) map[string]string {
+	missing := maps.Clone(wanted)
+	maps.DeleteFunc(missing, func(key, value string) bool {
+		existing, found := have[key]
+		return found && existing == value
+	})
+	return missing
+}
+
+func sameSet(a, b []string) bool {
+	a, b = slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b))
+	return slices.Equal(slices.Compact(a), slices.Compact(b))
+}

@@ -1,0 +1,181 @@
+package registration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	kubeinformers "k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// cachedAccess is an Access whose caches have what the hub has.
+func cachedAccess(t *testing.T, hub *fake.Clientset) *Access {
+	t.Helper()
+	factory := kubeinformers.NewSharedInformerFactory(hub, 0)
+	access := NewAccess(hub, CachedFrom(factory))
+	factory.Start(t.Context().Done())
+	t.Cleanup(factory.Shutdown)
+	for informer, synced := range factory.WaitForCacheSync(t.Context().Done()) {
+		if !synced {
+			t.Fatalf("%s is not synced", informer)
+		}
+	}
+	return access
+}
+
+func writes(hub *fake.Clientset) (verbs []string) {
+	for _, action := range hub.Actions() {
+		if verb := action.GetVerb(); verb != "list" && verb != "watch" {
+			verbs = append(verbs, verb+" "+action.GetResource().Resource)
+		}
+	}
+	return verbs
+}
+
+// Clusters that have all that they need cost no request, however many they are.
+func TestUnchangedAccessCostsNoRequest(t *testing.T) {
+	const clusters = 100
+	hub := fake.NewClientset()
+	live := NewAccess(hub, nil)
+	for i := range clusters {
+		if err := live.Grant(t.Context(), fmt.Sprintf("cluster%d", i), 60); err != nil {
+			t.Fatal(err)
+		}
+	}
+	access := cachedAccess(t, hub)
+	hub.ClearActions()
+	for i := range clusters {
+		name := fmt.Sprintf("cluster%d", i)
+		if complete, err := access.Granted(t.Context(), name, 60); err != nil || !complete {
+			t.Fatalf("access of %s is complete: %t, %v", name, complete, err)
+		}
+		if err := access.Grant(t.Context(), name, 60); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if made := writes(hub); len(made) > 0 {
+		t.Errorf("%d requests, such as %s", len(made), made[0])
+	}
+}
+
+// What differs is written, and nothing beside.
+func TestOnlyDifferencesAreWritten(t *testing.T) {
+	hub := fake.NewClientset()
+	if err := NewAccess(hub, nil).Grant(t.Context(), "cluster1", 60); err != nil {
+		t.Fatal(err)
+	}
+	if err := hub.RbacV1().RoleBindings("cluster1").Delete(t.Context(), bindingName("cluster1", "inventory"), metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	access := cachedAccess(t, hub)
+	hub.ClearActions()
+	if complete, err := access.Granted(t.Context(), "cluster1", 60); err != nil || complete {
+		t.Errorf("without a binding it is complete: %t, %v", complete, err)
+	}
+	if made := writes(hub); len(made) > 0 {
+		t.Errorf("to look made %v", made)
+	}
+	if err := access.Grant(t.Context(), "cluster1", 60); err != nil {
+		t.Fatal(err)
+	}
+	if made := writes(hub); len(made) != 1 || made[0] != "create rolebindings" {
+		t.Errorf("the repair of a binding made %v", made)
+	}
+}
+
+// A cache that lags is no reason to fail, or to write something wrong.
+func TestOutdatedCache(t *testing.T) {
+	hub := fake.NewClientset()
+	access := cachedAccess(t, hub)
+	// The caches may have seen none of it when it is granted again.
+	if err := NewAccess(hub, nil).Grant(t.Context(), "cluster1", 60); err != nil {
+		t.Fatal(err)
+	}
+	if err := access.Grant(t.Context(), "cluster1", 60); err != nil {
+		t.Errorf("what is there already: %v", err)
+	}
+	hub.PrependReactor("update", "clusterroles", onceConflict())
+	role, err := hub.RbacV1().ClusterRoles().Get(t.Context(), accessName("cluster1"), metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	role.Rules = nil
+	if err := hub.Tracker().Update(rbacv1.SchemeGroupVersion.WithResource("clusterroles"), role, ""); err != nil {
+		t.Fatal(err)
+	}
+	err = wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		if err := access.Grant(ctx, "cluster1", 60); err != nil {
+			return false, err
+		}
+		role, err := hub.RbacV1().ClusterRoles().Get(ctx, accessName("cluster1"), metav1.GetOptions{})
+		return err == nil && len(role.Rules) > 0, err
+	})
+	if err != nil {
+		t.Errorf("a role that somebody else changed at the same time: %v", err)
+	}
+}
+
+func onceConflict() clienttesting.ReactionFunc {
+	done := false
+	return func(clienttesting.Action) (bool, runtime.Object, error) {
+		if done {
+			return false, nil, nil
+		}
+		done = true
+		return true, nil, apierrors.NewConflict(rbacv1.Resource("clusterroles"), "cluster1", errors.New("changed"))
+	}
+}
+
+// One failure keeps nothing else open, and is reported.
+func TestRevokeGoesOn(t *testing.T) {
+	hub := fake.NewClientset()
+	access := NewAccess(hub, nil)
+	if err := access.Grant(t.Context(), "cluster1", 60); err != nil {
+		t.Fatal(err)
+	}
+	broken := true
+	for _, what := range []struct{ verb, resource string }{{"update", "clusterroles"}, {"delete", "leases"}} {
+		hub.PrependReactor(what.verb, what.resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+			return broken, nil, errors.New("no " + what.verb)
+		})
+	}
+	err := access.Revoke(t.Context(), "cluster1")
+	if err == nil {
+		t.Error("it says nothing of the failures")
+	}
+	bindings, err := hub.RbacV1().RoleBindings("cluster1").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(bindings.Items) > 0 {
+		t.Errorf("left are %d RoleBindings: %v", len(bindings.Items), err)
+	}
+	if _, err := hub.RbacV1().ClusterRoleBindings().Get(t.Context(), accessName("cluster1"), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("a role that could not be narrowed is still bound: %v", err)
+	}
+	broken = false
+	if err := access.Revoke(t.Context(), "cluster1"); err != nil {
+		t.Errorf("the next time: %v", err)
+	}
+}
+
+// Nothing is made in a namespace that is being deleted.
+func TestTerminatingNamespace(t *testing.T) {
+	now := metav1.Now()
+	hub := fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "cluster1", DeletionTimestamp: &now, Finalizers: []string{"kubernetes"}}})
+	err := NewAccess(hub, nil).Grant(t.Context(), "cluster1", 60)
+	if !errors.Is(err, ErrTerminating) {
+		t.Errorf("it says %v", err)
+	}
+	bindings, err := hub.RbacV1().RoleBindings("cluster1").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(bindings.Items) > 0 {
+		t.Errorf("%d RoleBindings were made: %v", len(bindings.Items), err)
+	}
+}

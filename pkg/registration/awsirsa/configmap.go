@@ -1,0 +1,87 @@
+package awsirsa
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/util/retry"
+)
+
+const (
+	authNamespace = metav1.NamespaceSystem
+	authName      = "aws-auth"
+	rolesKey      = "mapRoles"
+)
+
+// authBackoff is how often an edit is tried again that somebody else's came before.
+var authBackoff = wait.Backoff{Steps: 8, Duration: 10 * time.Millisecond, Factor: 2, Jitter: 0.5}
+
+// awsAuth is the ConfigMap by which EKS maps IAM roles to users and groups. Others edit
+// it too: whatever it has of them is kept.
+type awsAuth struct {
+	configMaps coreclient.ConfigMapInterface
+	// mu lets our own edits not get in each other's way.
+	mu sync.Mutex
+}
+
+// add makes the ConfigMap map a role, and no other user or group for it.
+func (a *awsAuth) add(ctx context.Context, wanted mapping) error {
+	return a.edit(ctx, true, func(roles string) (string, error) { return addMapping(roles, wanted) })
+}
+
+// remove makes the ConfigMap map a role to nothing.
+func (a *awsAuth) remove(ctx context.Context, roleARN string) error {
+	return a.edit(ctx, false, func(roles string) (string, error) { return removeMapping(roles, roleARN) })
+}
+
+func (a *awsAuth) edit(ctx context.Context, create bool, change func(roles string) (string, error)) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	outdated := func(err error) bool {
+		return ctx.Err() == nil && (apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err))
+	}
+	err := retry.OnError(authBackoff, outdated, func() error {
+		current, err := a.configMaps.Get(ctx, authName, metav1.GetOptions{})
+		missing := apierrors.IsNotFound(err)
+		switch {
+		case missing && !create:
+			return nil
+		case missing:
+			current = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: authNamespace, Name: authName}}
+		case err != nil:
+			return err
+		}
+		before := current.Data[rolesKey]
+		after, err := change(before)
+		if err != nil {
+			return fmt.Errorf("its %s cannot be edited, and is left as it is: %w", rolesKey, err)
+		}
+		if after == before {
+			return nil
+		}
+		update := current.DeepCopy()
+		update.Data = maps.Clone(update.Data)
+		if update.Data == nil {
+			update.Data = map[string]string{}
+		}
+		update.Data[rolesKey] = after
+		if missing {
+			_, err = a.configMaps.Create(ctx, update, metav1.CreateOptions{})
+		} else {
+			_, err = a.configMaps.Update(ctx, update, metav1.UpdateOptions{})
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("ConfigMap %s/%s: %w", authNamespace, authName, err)
+	}
+	return nil
+}

@@ -1,0 +1,400 @@
+package awsirsa
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/irsa"
+	"open-cluster-management.io/hub-apiserver/pkg/registration"
+)
+
+// records keep one registration.
+type records struct {
+	registration.Records
+	mu     sync.Mutex
+	record *registerv1alpha1.ManagedClusterRegistration
+	writes int
+}
+
+func (r *records) Update(_ context.Context, cluster string, change func(*registerv1alpha1.ManagedClusterRegistration) error) (*registerv1alpha1.ManagedClusterRegistration, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.record == nil || r.record.Name != cluster {
+		return nil, apierrors.NewNotFound(registerv1alpha1.Resource("managedclusters"), cluster)
+	}
+	update := r.record.DeepCopy()
+	if err := change(update); err != nil {
+		return nil, err
+	}
+	r.record = update
+	r.writes++
+	return update.DeepCopy(), nil
+}
+
+func (r *records) read() *registerv1alpha1.ManagedClusterRegistration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.record.DeepCopy()
+}
+
+// cloud keeps roles and access entries, and what it was asked.
+type cloud struct {
+	roles, entries map[string]bool
+	asked          []string
+	records        *records
+	before         func(operation string) error
+	t              *testing.T
+}
+
+func (c *cloud) Provision(_ context.Context, desired irsa.Desired, fresh bool) error {
+	if !c.records.read().Status.IRSA.Provisioned {
+		c.t.Error("AWS was told to make something of which the registration knows nothing")
+	}
+	operation := "look"
+	if fresh {
+		operation = "make"
+	}
+	c.asked = append(c.asked, operation)
+	if desired.ManageRoles {
+		c.roles[desired.HubRoleName()] = true
+	}
+	if c.before != nil {
+		if err := c.before(operation); err != nil {
+			return err
+		}
+	}
+	if desired.Mapping == irsa.AccessEntry {
+		c.entries[desired.HubRoleName()] = true
+	}
+	return nil
+}
+
+func (c *cloud) Remove(_ context.Context, desired irsa.Desired) error {
+	if !c.records.read().Status.IRSA.Provisioned {
+		c.t.Error("the registration says too early that AWS has nothing")
+	}
+	c.asked = append(c.asked, "remove")
+	if c.before != nil {
+		if err := c.before("remove"); err != nil {
+			return err
+		}
+	}
+	if desired.Mapping == irsa.AccessEntry {
+		delete(c.entries, desired.HubRoleName())
+	}
+	if desired.ManageRoles {
+		delete(c.roles, desired.HubRoleName())
+	}
+	return nil
+}
+
+type setting struct {
+	t       *testing.T
+	records *records
+	cloud   *cloud
+	hub     *fake.Clientset
+	options Options
+}
+
+const foreign = "- rolearn: arn:aws:iam::111122223333:role/nodes\n  username: nodes\n  groups:\n    - system:nodes\n"
+
+func newSetting(t *testing.T) *setting {
+	t.Helper()
+	s := &setting{t: t, hub: fake.NewClientset(&corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "aws-auth"},
+		Data:       map[string]string{"mapRoles": foreign, "mapUsers": "- userarn: arn:aws:iam::1:user/a\n", "other": "kept"},
+	})}
+	s.records = &records{record: &registerv1alpha1.ManagedClusterRegistration{
+		ObjectMeta: metav1.ObjectMeta{Name: "cluster1", UID: types.UID("record")},
+		Spec: registerv1alpha1.ManagedClusterRegistrationSpec{
+			Driver: registerv1alpha1.DriverAWSIRSA, IRSA: &registerv1alpha1.IRSAClaim{ManagedClusterARN: "arn:aws:eks:us-east-1:444455556666:cluster/managed"},
+		},
+	}}
+	s.cloud = &cloud{t: t, roles: map[string]bool{}, entries: map[string]bool{}, records: s.records}
+	s.options = Options{
+		HubARN:  irsa.ARN{Partition: "aws", Region: "us-east-1", AccountID: "111122223333", ClusterName: "hub"},
+		Mapping: irsa.AccessEntry, ManageRoles: true, Cloud: s.cloud, Hub: s.hub, Records: s.records,
+	}
+	return s
+}
+
+func (s *setting) driver(change ...func(*Options)) *Driver {
+	s.t.Helper()
+	for _, change := range change {
+		change(&s.options)
+	}
+	d, err := New(s.options)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return d
+}
+
+func (s *setting) provision(d *Driver, verify bool) {
+	s.t.Helper()
+	if err := d.Provision(s.t.Context(), s.records.read(), verify); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *setting) revoke(d *Driver) {
+	s.t.Helper()
+	if err := d.Revoke(s.t.Context(), s.records.read()); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// has checks what there is in AWS and in the ConfigMap.
+func (s *setting) has(roles, entries int, mapped bool) {
+	s.t.Helper()
+	if len(s.cloud.roles) != roles || len(s.cloud.entries) != entries {
+		s.t.Errorf("AWS has %d roles and %d entries, not %d and %d", len(s.cloud.roles), len(s.cloud.entries), roles, entries)
+	}
+	auth, err := s.hub.CoreV1().ConfigMaps("kube-system").Get(s.t.Context(), "aws-auth", metav1.GetOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if got := strings.Contains(auth.Data["mapRoles"], "system:open-cluster-management:cluster1"); got != mapped {
+		s.t.Errorf("the ConfigMap maps the role: %t\n%s", got, auth.Data["mapRoles"])
+	}
+	if !strings.HasPrefix(auth.Data["mapRoles"], foreign) || auth.Data["other"] != "kept" || auth.Data["mapUsers"] == "" {
+		s.t.Errorf("the ConfigMap has lost something: %v", auth.Data)
+	}
+}
+
+func mapped(o *Options)   { o.Mapping = irsa.ConfigMap }
+func entered(o *Options)  { o.Mapping = irsa.AccessEntry }
+func preMade(o *Options)  { o.ManageRoles = false }
+func ourRoles(o *Options) { o.ManageRoles = true }
+
+func TestProvisionAndRevoke(t *testing.T) {
+	s := newSetting(t)
+	d := s.driver()
+	if why := d.Refuses(s.records.read()); why != "" {
+		t.Errorf("a cluster with a claim is refused: %s", why)
+	}
+	s.provision(d, true)
+	s.has(1, 1, false)
+	writes := s.records.writes
+	s.provision(d, false)
+	if s.records.writes != writes || len(s.hub.Actions()) != 1 {
+		t.Errorf("what is there already is written, or the hub asked: %v", s.hub.Actions())
+	}
+	s.provision(d, true)
+	// Tags, for example, are changed once.
+	d = s.driver(func(o *Options) { o.ResourceTags = map[string]string{"team": "fleet"} })
+	s.provision(d, false)
+	s.provision(d, false)
+	s.revoke(d)
+	s.has(0, 0, false)
+	s.revoke(d)
+	if want := []string{"make", "look", "look", "remove"}; !slices.Equal(s.cloud.asked, want) {
+		t.Errorf("AWS was asked to %v, not to %v", s.cloud.asked, want)
+	}
+	s.provision(d, false)
+	if last := s.cloud.asked[len(s.cloud.asked)-1]; last != "make" {
+		t.Errorf("after all was removed, AWS is asked to %s", last)
+	}
+}
+
+// What failed half way is found again, and removed whatever the hub was told since.
+func TestHalfWay(t *testing.T) {
+	for name, change := range map[string][]func(*Options){
+		"as it was":           {},
+		"by another mapping":  {mapped},
+		"with pre-made roles": {preMade},
+		"with other tags":     {func(o *Options) { o.ResourceTags = map[string]string{"team": "fleet"} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSetting(t)
+			s.cloud.before = func(string) error { return errors.New("ServiceFailure") }
+			if err := s.driver().Provision(t.Context(), s.records.read(), true); err == nil || !strings.Contains(err.Error(), "ServiceFailure") {
+				t.Fatalf("it says %v", err)
+			}
+			s.has(1, 0, false)
+			s.cloud.before = nil
+			s.revoke(s.driver(change...))
+			s.has(0, 0, false)
+			if state := s.records.read().Status.IRSA; state.Provisioned || state.AppliedHash != "" {
+				t.Errorf("the registration says %+v", state)
+			}
+		})
+	}
+}
+
+func TestMappings(t *testing.T) {
+	s := newSetting(t)
+	s.provision(s.driver(mapped), false)
+	s.has(1, 0, true)
+	s.provision(s.driver(entered), false)
+	s.has(1, 1, false)
+	s.provision(s.driver(mapped), false)
+	s.has(1, 0, true)
+
+	// Half way from one to the other, both are removed.
+	s.cloud.before = func(operation string) error {
+		if operation == "look" {
+			s.cloud.entries = maps.Clone(s.cloud.roles)
+			return errors.New("ServiceFailure")
+		}
+		return nil
+	}
+	if err := s.driver(entered).Provision(t.Context(), s.records.read(), false); err == nil {
+		t.Fatal("it says nothing of the failure")
+	}
+	s.has(1, 1, true)
+	s.revoke(s.driver(mapped))
+	s.has(0, 0, false)
+}
+
+// A role that somebody else has made stays.
+func TestPreMadeRoles(t *testing.T) {
+	s := newSetting(t)
+	d := s.driver(preMade)
+	identity := irsa.Identity{Hub: s.options.HubARN, Managed: irsa.ARN{Partition: "aws", Region: "us-east-1", AccountID: "444455556666", ClusterName: "managed"}}
+	s.cloud.roles[identity.HubRoleName()] = true
+	s.provision(d, false)
+	s.has(1, 1, false)
+	s.revoke(s.driver(ourRoles))
+	s.has(1, 0, false)
+}
+
+func TestRefuses(t *testing.T) {
+	s := newSetting(t)
+	d := s.driver()
+	for name, test := range map[string]struct {
+		change func(*registerv1alpha1.ManagedClusterRegistration)
+		why    string
+	}{
+		"no claim":          {func(r *registerv1alpha1.ManagedClusterRegistration) { r.Spec.IRSA = nil }, "has not claimed"},
+		"a withdrawn claim": {func(r *registerv1alpha1.ManagedClusterRegistration) { r.Spec.IRSA.Withdrawn = true }, "withdrawn"},
+		"no ARN":            {func(r *registerv1alpha1.ManagedClusterRegistration) { r.Spec.IRSA.ManagedClusterARN = "arn:aws:eks" }, "ARN"},
+		"another partition": {func(r *registerv1alpha1.ManagedClusterRegistration) {
+			r.Spec.IRSA.ManagedClusterARN = "arn:aws-cn:eks:cn-north-1:444455556666:cluster/managed"
+		}, "partition"},
+		"another hub": {func(r *registerv1alpha1.ManagedClusterRegistration) {
+			r.Status.IRSA = &registerv1alpha1.IRSAStatus{Provisioned: true, HubRoleARN: "arn:aws:iam::999988887777:role/ocm-hub-x"}
+		}, "ocm-hub-x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			record := s.records.read()
+			test.change(record)
+			if why := d.Refuses(record); !strings.Contains(why, test.why) {
+				t.Errorf("it says %q", why)
+			}
+			if err := d.Provision(t.Context(), record, true); err == nil {
+				t.Error("it was provisioned")
+			}
+			if len(s.cloud.asked) > 0 {
+				t.Errorf("AWS was asked to %v", s.cloud.asked)
+			}
+		})
+	}
+	// Nothing is forgotten that this hub cannot find.
+	lost := s.records.read()
+	lost.Status.IRSA = &registerv1alpha1.IRSAStatus{Provisioned: true, HubRoleARN: "arn:aws:iam::999988887777:role/ocm-hub-x"}
+	if err := d.Revoke(t.Context(), lost); err == nil || !strings.Contains(err.Error(), "ocm-hub-x") {
+		t.Errorf("revoking what another hub has made says %v", err)
+	}
+}
+
+// A claim that changes while it is read makes nothing.
+func TestOutdated(t *testing.T) {
+	for name, change := range map[string]func(*registerv1alpha1.ManagedClusterRegistration){
+		"withdrawn": func(r *registerv1alpha1.ManagedClusterRegistration) { r.Spec.IRSA.Withdrawn = true },
+		"replaced":  func(r *registerv1alpha1.ManagedClusterRegistration) { r.UID = "another" },
+		"ended":     func(r *registerv1alpha1.ManagedClusterRegistration) { r.Spec.IRSA = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSetting(t)
+			d := s.driver()
+			read := s.records.read()
+			change(s.records.record)
+			if err := d.Provision(t.Context(), read, false); err == nil || len(s.cloud.asked) > 0 {
+				t.Errorf("it says %v, and AWS was asked to %v", err, s.cloud.asked)
+			}
+		})
+	}
+}
+
+func TestConfigMap(t *testing.T) {
+	t.Run("it is made", func(t *testing.T) {
+		s := newSetting(t)
+		if err := s.hub.CoreV1().ConfigMaps("kube-system").Delete(t.Context(), "aws-auth", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		d := s.driver(mapped)
+		s.provision(d, false)
+		auth, err := s.hub.CoreV1().ConfigMaps("kube-system").Get(t.Context(), "aws-auth", metav1.GetOptions{})
+		if err != nil || !strings.Contains(auth.Data["mapRoles"], "system:open-cluster-management:cluster1") {
+			t.Errorf("%v: %v", err, auth)
+		}
+		if err := s.hub.CoreV1().ConfigMaps("kube-system").Delete(t.Context(), "aws-auth", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		s.revoke(d)
+		if _, err := s.hub.CoreV1().ConfigMaps("kube-system").Get(t.Context(), "aws-auth", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			t.Errorf("to remove an entry made it: %v", err)
+		}
+	})
+	t.Run("an edit of somebody else comes first", func(t *testing.T) {
+		s := newSetting(t)
+		conflicts := 0
+		s.hub.PrependReactor("update", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if conflicts++; conflicts > 3 {
+				return false, nil, nil
+			}
+			return true, nil, apierrors.NewConflict(corev1.Resource("configmaps"), "aws-auth", errors.New("changed"))
+		})
+		s.provision(s.driver(mapped), false)
+		s.has(1, 0, true)
+	})
+	t.Run("it cannot be read", func(t *testing.T) {
+		s := newSetting(t)
+		broken := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "aws-auth"}, Data: map[string]string{"mapRoles": "- rolearn: ["}}
+		if _, err := s.hub.CoreV1().ConfigMaps("kube-system").Update(t.Context(), broken, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		err := s.driver(mapped).Provision(t.Context(), s.records.read(), false)
+		if err == nil || !strings.Contains(err.Error(), "kube-system/aws-auth") || !strings.Contains(err.Error(), "mapRoles") {
+			t.Errorf("it says %v", err)
+		}
+		auth, err := s.hub.CoreV1().ConfigMaps("kube-system").Get(t.Context(), "aws-auth", metav1.GetOptions{})
+		if err != nil || auth.Data["mapRoles"] != "- rolearn: [" {
+			t.Errorf("%v: it was changed to %v", err, auth.Data)
+		}
+		if !s.records.read().Status.IRSA.Provisioned {
+			t.Error("the registration forgets what AWS has")
+		}
+	})
+}
+
+func TestOptions(t *testing.T) {
+	s := newSetting(t)
+	for name, change := range map[string]func(*Options){
+		"no ARN":     func(o *Options) { o.HubARN = irsa.ARN{} },
+		"no mapping": func(o *Options) { o.Mapping = "" },
+		"no cloud":   func(o *Options) { o.Cloud = nil },
+		"own tags":   func(o *Options) { o.ResourceTags = map[string]string{irsa.TagHubName: "x"} },
+	} {
+		options := s.options
+		change(&options)
+		if _, err := New(options); err == nil {
+			t.Errorf("%s: it is taken", name)
+		}
+	}
+}

@@ -1,0 +1,219 @@
+package registration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/klog/v2"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+)
+
+// cleanUpPeriod is how often it is looked whether a namespace is gone. Its end brings
+// an event; what holds it up may not.
+const cleanUpPeriod = 3 * time.Second
+
+// abandoned cleans up after a cluster whose ManagedCluster is gone, or was replaced by
+// another one of its name, although the finalizer should have held it.
+func (c *Controller) abandoned(ctx context.Context, record *registerv1alpha1.ManagedClusterRegistration) (time.Duration, error) {
+	latest, err := c.current(ctx, record.Name)
+	if err != nil {
+		return 0, err
+	}
+	if latest != nil && latest.UID == record.Spec.ManagedClusterUID {
+		return waitPeriod, nil // the cache lags
+	}
+	return c.cleanUp(ctx, nil, record)
+}
+
+// cleanUp takes the access of a cluster away that is deleted, and removes everything
+// of it from the hub. The registration goes after all else, so that this goes on where
+// it was interrupted; then the ManagedCluster, if there is one. The namespace does not
+// wait for the driver.
+func (c *Controller) cleanUp(ctx context.Context, cluster *clusterv1.ManagedCluster, record *registerv1alpha1.ManagedClusterRegistration) (time.Duration, error) {
+	if record == nil && !slices.Contains(cluster.Finalizers, clusterv1.ManagedClusterFinalizer) {
+		return 0, nil
+	}
+	name := nameOf(cluster, record)
+	record, err := c.currentRecord(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	if cluster == nil && record == nil {
+		return 0, nil
+	}
+	if cluster != nil && record != nil && record.Spec.ManagedClusterUID != cluster.UID {
+		return waitPeriod, nil // the cache lags behind one that was replaced
+	}
+	c.census.set(name, "")
+	left, err := c.remove(ctx, name, cluster, record)
+	if err != nil {
+		countFailure(record, operationCleanUp)
+		return 0, errors.Join(err, c.setRecord(ctx, record, condition(registerv1alpha1.RegistrationCleanedUp, metav1.ConditionFalse, registerv1alpha1.ReasonRevocationFailed, err.Error())))
+	}
+	if len(left) > 0 {
+		return cleanUpPeriod, c.setRecord(ctx, record, condition(registerv1alpha1.RegistrationCleanedUp, metav1.ConditionFalse, registerv1alpha1.ReasonCleaningUp, "Left: "+strings.Join(left, ", ")+"."))
+	}
+	if record != nil {
+		if err := c.release(ctx, record); err != nil {
+			return 0, err
+		}
+		if err := c.records.Delete(ctx, name, record.UID); err != nil && !apierrors.IsNotFound(err) {
+			return 0, fmt.Errorf("deleting the registration of cluster %s: %w", name, err)
+		}
+	}
+	if cluster != nil {
+		if err := c.letDelete(ctx, cluster); err != nil {
+			return 0, err
+		}
+	}
+	klog.FromContext(ctx).Info("removed everything of a cluster", "cluster", name)
+	return 0, nil
+}
+
+func nameOf(cluster *clusterv1.ManagedCluster, record *registerv1alpha1.ManagedClusterRegistration) string {
+	if cluster != nil {
+		return cluster.Name
+	}
+	return record.Name
+}
+
+// remove removes what a cluster has on the hub, and returns what is left.
+func (c *Controller) remove(ctx context.Context, name string, cluster *clusterv1.ManagedCluster, record *registerv1alpha1.ManagedClusterRegistration) (left []string, err error) {
+	if err := c.access.Revoke(ctx, name); err != nil {
+		return nil, err
+	}
+	if record != nil && meta.FindStatusCondition(record.Status.Conditions, registerv1alpha1.RegistrationAccessGranted) != nil {
+		if granted(record) {
+			denials.WithLabelValues(driverOf(record), registerv1alpha1.ReasonDeleted).Inc()
+		}
+		if err := c.setRecord(ctx, record, condition(registerv1alpha1.RegistrationAccessGranted, metav1.ConditionFalse, registerv1alpha1.ReasonDeleted, "The ManagedCluster is deleted.")); err != nil {
+			return nil, err
+		}
+	}
+	if identity := c.identityLeft(record); identity != "" {
+		left = append(left, identity)
+	}
+	// A cluster that never was accepted has no namespace: one of its name is somebody else's.
+	if everAccepted(cluster, record) && ReservedName(name) == "" {
+		if err := c.releaseWorks(ctx, name); err != nil {
+			return nil, err
+		}
+		gone, err := c.removeNamespace(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if !gone {
+			left = append(left, "its namespace")
+		}
+	}
+	if len(left) > 0 {
+		return left, nil
+	}
+	done, err := c.access.Remove(ctx, name)
+	if err == nil && !done {
+		left = append(left, "its roles")
+	}
+	return left, err
+}
+
+// releaseWorks takes the finalizer of agents off the works of a cluster, whose agent
+// has no access any more. It removes what it has applied without them.
+func (c *Controller) releaseWorks(ctx context.Context, namespace string) error {
+	works, err := c.works.ManifestWorks(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("listing the works of cluster %s: %w", namespace, err)
+	}
+	var errs []error
+	for i := range works.Items {
+		work := &works.Items[i]
+		if !slices.Contains(work.Finalizers, workv1.ManifestWorkFinalizer) {
+			continue
+		}
+		work.Finalizers = slices.DeleteFunc(work.Finalizers, func(f string) bool { return f == workv1.ManifestWorkFinalizer })
+		_, err := c.works.ManifestWorks(namespace).Update(ctx, work, metav1.UpdateOptions{})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // a conflict is met with the next look
+			errs = append(errs, fmt.Errorf("letting work %s of cluster %s go: %w", work.Name, namespace, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// removeNamespace deletes the namespace of a cluster, and tells whether it is gone. One
+// without the label of the cluster is not its namespace, and stays.
+func (c *Controller) removeNamespace(ctx context.Context, cluster string) (gone bool, err error) {
+	namespace, err := c.hub.CoreV1().Namespaces().Get(ctx, cluster, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading Namespace %s: %w", cluster, err)
+	}
+	if namespace.Labels[clusterv1.ClusterNameLabel] != cluster {
+		return true, nil
+	}
+	if namespace.DeletionTimestamp != nil {
+		return false, nil
+	}
+	err = c.hub.CoreV1().Namespaces().Delete(ctx, cluster, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &namespace.UID}})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return false, fmt.Errorf("deleting Namespace %s: %w", cluster, err)
+	}
+	return false, nil
+}
+
+// letDelete takes the finalizer off a ManagedCluster of which nothing is left.
+func (c *Controller) letDelete(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
+	_, err := c.change(ctx, cluster, func(update *clusterv1.ManagedCluster) bool {
+		had := len(update.Finalizers)
+		update.Finalizers = slices.DeleteFunc(update.Finalizers, func(f string) bool { return f == clusterv1.ManagedClusterFinalizer })
+		return len(update.Finalizers) != had
+	})
+	return err
+}
+
+// change stores what fix makes of a ManagedCluster, if it changes anything, and returns
+// it; nil if the ManagedCluster is gone.
+func (c *Controller) change(ctx context.Context, cluster *clusterv1.ManagedCluster, fix func(*clusterv1.ManagedCluster) bool) (*clusterv1.ManagedCluster, error) {
+	current := cluster
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		update := current.DeepCopy()
+		if !fix(update) {
+			return nil
+		}
+		stored, err := c.clusters.ManagedClusters().Update(ctx, update, metav1.UpdateOptions{})
+		if apierrors.IsConflict(err) {
+			latest, readErr := c.current(ctx, cluster.Name)
+			if readErr != nil {
+				return readErr
+			}
+			if latest == nil || latest.UID != cluster.UID {
+				current = nil
+				return nil
+			}
+			current = latest
+			return err
+		}
+		if err == nil {
+			current = stored
+		}
+		return err
+	})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("updating ManagedCluster %s: %w", cluster.Name, err)
+	}
+	return current, nil
+}

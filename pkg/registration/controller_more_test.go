@@ -1,0 +1,289 @@
+package registration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/registration"
+)
+
+// A rule accepts a cluster once; who denies it afterwards has the last word.
+func testAutoApproval(t *testing.T, hub *realHub) {
+	f := hub.fleet("auto")
+	var err error
+	if f.auto, err = registration.NewAutoApproval([]string{`arn:aws:eks:us-east-1:444455556666:cluster/auto`}, nil); err != nil {
+		t.Fatal(err)
+	}
+	f.create(t, "auto", arnOf("auto"))
+	r := f.serve(t, 0)
+	eventually(t, "the cluster can work", func(ctx context.Context) error { return f.works(ctx, "auto") })
+	eventually(t, "it says that a rule has accepted it", func(ctx context.Context) error {
+		mc, err := f.ours.ClusterV1().ManagedClusters().Get(ctx, "auto", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		record, err := f.records.Get(ctx, "auto")
+		if err != nil {
+			return err
+		}
+		if mc.Annotations[registration.AutoAcceptedAnnotation] == "" || record.Status.AutoApprovedAt == nil {
+			return fmt.Errorf("annotations are %v, the registration says %v", mc.Annotations, record.Status.AutoApprovedAt)
+		}
+		return nil
+	})
+	f.deny(t, "auto")
+	denied := func(ctx context.Context) error { return f.isDenied(ctx, "auto") }
+	eventually(t, "the cluster is denied", denied)
+	r.stop()
+	// Also to a server that knows nothing of it but what is stored.
+	f.serve(t, 0)
+	if _, err := f.ours.ClusterV1().ManagedClusters().Patch(t.Context(), "auto", types.MergePatchType, []byte(`{"metadata":{"annotations":null},"spec":{"leaseDurationSeconds":30}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	f.accept(t, "auto")
+	eventually(t, "an administrator can accept it again", func(ctx context.Context) error { return f.works(ctx, "auto") })
+}
+
+// A registration by a driver that the hub does not run is not forgotten while AWS may
+// have something of it.
+func testDriverOff(t *testing.T, hub *realHub) {
+	f := hub.fleet("driveroff")
+	f.create(t, "driveroff", arnOf("driveroff"))
+	r := f.serve(t, 0)
+	f.accept(t, "driveroff")
+	eventually(t, "the cluster can work", func(ctx context.Context) error { return f.works(ctx, "driveroff") })
+	r.stop()
+	f.drivers = func(all []registration.Driver) []registration.Driver { return all[:1] }
+	r = f.serve(t, 0)
+	f.deleteCluster(t, "driveroff")
+	eventually(t, "it says what is left", func(ctx context.Context) error {
+		record, err := f.records.Get(ctx, "driveroff")
+		if err != nil {
+			return err
+		}
+		for _, condition := range record.Status.Conditions {
+			if condition.Type == registerv1alpha1.RegistrationCleanedUp && strings.HasPrefix(condition.Message, "Left: what the driver aws-irsa has made for it (the hub runs without that driver).") {
+				return f.mayOnly(ctx, "driveroff", whenDenied...)
+			}
+		}
+		return fmt.Errorf("it says %v", record.Status.Conditions)
+	})
+	r.stop()
+	f.drivers = nil
+	f.serve(t, 0)
+	eventually(t, "nothing is left", func(ctx context.Context) error { return f.isGone(ctx, "driveroff") })
+}
+
+// A namespace that is not labelled as that of the cluster is not deleted with it.
+func testForeignNamespace(t *testing.T, hub *realHub) {
+	f := hub.fleet("foreign")
+	f.create(t, "foreign", "")
+	r := f.serve(t, 0)
+	f.accept(t, "foreign")
+	eventually(t, "the cluster can work", func(ctx context.Context) error { return f.works(ctx, "foreign") })
+	r.stop()
+	_, err := f.admin.CoreV1().Namespaces().Patch(t.Context(), "foreign", types.MergePatchType,
+		[]byte(`{"metadata":{"labels":{"open-cluster-management.io/cluster-name":null}}}`), metav1.PatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.deleteCluster(t, "foreign")
+	f.serve(t, 0)
+	eventually(t, "all but the namespace is gone", func(ctx context.Context) error {
+		err := f.isGone(ctx, "foreign")
+		if err == nil || strings.Count(err.Error(), "\n") > 0 || !strings.HasPrefix(err.Error(), "Namespace:") {
+			return fmt.Errorf("left is %v", err)
+		}
+		return nil
+	})
+	if err := f.admin.CoreV1().Namespaces().Delete(t.Context(), "foreign", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The registration that a request could not write any more is made.
+func testNoRecord(t *testing.T, hub *realHub) {
+	f := hub.fleet("norecord")
+	_, err := f.ours.ClusterV1().ManagedClusters().Create(t.Context(), &clusterv1.ManagedCluster{
+		ObjectMeta: metav1.ObjectMeta{Name: "norecord"}, Spec: clusterv1.ManagedClusterSpec{LeaseDurationSeconds: 60},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.accept(t, "norecord")
+	f.serve(t, 0)
+	eventually(t, "the cluster can work", func(ctx context.Context) error { return f.works(ctx, "norecord") })
+}
+
+// Access can be revoked by whoever has nothing but the name of the cluster, whatever
+// is there, and without touching another one.
+func testAccess(t *testing.T, hub *realHub) {
+	f := hub.fleet("access")
+	access, ctx := registration.NewAccess(f.admin, nil), t.Context()
+	for _, name := range []string{"access", "access-2"} {
+		if err := access.Grant(ctx, name, 60); err != nil {
+			t.Fatal(err)
+		}
+		if complete, err := access.Granted(ctx, name, 60); err != nil || !complete {
+			t.Fatalf("access of %s is complete: %t, %v", name, complete, err)
+		}
+	}
+	eventually(t, "the agents have access", func(ctx context.Context) error { return f.mayOnly(ctx, "access", whenAccepted...) })
+
+	// A finalizer of somebody else does not keep the access open, nor does a binding
+	// that leads elsewhere, nor one without our label.
+	rbac := f.admin.RbacV1()
+	if _, err := rbac.RoleBindings("access").Patch(ctx, prefix+"access:work", types.MergePatchType,
+		[]byte(`{"metadata":{"labels":null,"finalizers":["cluster.open-cluster-management.io/manifest-work-cleanup","example.com/hold"]}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := rbac.ClusterRoleBindings().Delete(ctx, prefix+"access", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: prefix + "access"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "Group", Name: "system:open-cluster-management:access"}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := access.Revoke(ctx, "access"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the agents have no access", func(ctx context.Context) error { return f.mayOnly(ctx, "access") })
+	if done, err := access.Remove(ctx, "access"); err != nil || !done {
+		t.Errorf("removing what is left: %t, %v", done, err)
+	}
+	if err := access.Revoke(ctx, "access"); err != nil {
+		t.Errorf("revoking what is gone: %v", err)
+	}
+	if err := f.mayOnly(ctx, "access-2", whenAccepted...); err != nil {
+		t.Errorf("the other cluster: %v", err)
+	}
+	if _, err := rbac.RoleBindings("access").Patch(ctx, prefix+"access:work", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
+
+	// The roles of all clusters belong to none of them.
+	for _, name := range []string{"work", "kube-system", "default"} {
+		if err := access.Grant(ctx, name, 60); err == nil {
+			t.Errorf("a cluster named %s was granted access", name)
+		}
+		if _, err := access.Remove(ctx, name); err != nil {
+			t.Errorf("removing %s: %v", name, err)
+		}
+	}
+	if _, err := rbac.ClusterRoles().Get(ctx, prefix+"work", metav1.GetOptions{}); err != nil {
+		t.Errorf("the role of all clusters: %v", err)
+	}
+	if err := f.mayOnly(ctx, "access-2", whenAccepted...); err != nil {
+		t.Errorf("the other cluster: %v", err)
+	}
+	if _, err := f.admin.CoreV1().Namespaces().Get(ctx, "another", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("namespace of nobody: %v", err)
+	}
+}
+
+// crashesAtOnce bounds how many servers crash next to each other.
+const crashesAtOnce = 24
+
+// Wherever a server stops, the next one brings everything to the same end.
+func testCrashes(t *testing.T, hub *realHub) {
+	for what, scenario := range map[string]struct {
+		begin func(*testing.T, *fleet)
+		end   func(context.Context, *fleet) error
+	}{
+		"accept": {
+			begin: func(t *testing.T, f *fleet) {
+				f.create(t, f.only, arnOf(f.only))
+				f.accept(t, f.only)
+			},
+			end: func(ctx context.Context, f *fleet) error { return f.works(ctx, f.only) },
+		},
+		"deny": {
+			begin: func(t *testing.T, f *fleet) {
+				f.prepare(t)
+				f.deny(t, f.only)
+			},
+			end: func(ctx context.Context, f *fleet) error {
+				if f.account.roles() > 0 {
+					return errors.New("AWS still has its role")
+				}
+				return errors.Join(f.isDenied(ctx, f.only), f.mayOnly(ctx, f.only, whenDenied...))
+			},
+		},
+		"delete": {
+			begin: func(t *testing.T, f *fleet) {
+				f.prepare(t)
+				f.deleteCluster(t, f.only)
+			},
+			end: func(ctx context.Context, f *fleet) error { return f.isGone(ctx, f.only) },
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			// More and more writes, until a server has nothing left to do before it crashes.
+			for first := 1; ; first += crashesAtOnce {
+				var fleets []*fleet
+				for n := first; n < first+crashesAtOnce; n++ {
+					f := hub.fleet(fmt.Sprintf("crash-%s-%d", what, n))
+					scenario.begin(t, f)
+					fleets = append(fleets, f)
+				}
+				if crash(t, first, fleets, scenario.end) < crashesAtOnce {
+					return
+				}
+			}
+		})
+	}
+}
+
+// crash runs a server for each fleet, which crash after so many writes and more, and
+// then others that reach the end. It returns how many crashed before that.
+func crash(t *testing.T, after int, fleets []*fleet, end func(context.Context, *fleet) error) (crashed int) {
+	t.Helper()
+	var servers []*running
+	for i, f := range fleets {
+		servers = append(servers, f.serve(t, after+i))
+	}
+	for i, r := range servers {
+		eventually(t, fmt.Sprintf("the server has crashed after %d writes, or is done", after+i), func(ctx context.Context) error {
+			if !r.fate.alive() {
+				return nil
+			}
+			return end(ctx, fleets[i])
+		})
+		if !r.fate.alive() {
+			crashed++
+		}
+		r.stop()
+	}
+	for _, f := range fleets {
+		f.serve(t, 0)
+	}
+	for i, f := range fleets {
+		eventually(t, fmt.Sprintf("the server after one that crashed after %d writes has done all", after+i), func(ctx context.Context) error { return end(ctx, f) })
+	}
+	return crashed
+}
+
+// prepare makes a cluster that works, and has a work.
+func (f *fleet) prepare(t *testing.T) {
+	t.Helper()
+	f.create(t, f.only, arnOf(f.only))
+	f.accept(t, f.only)
+	r := f.serve(t, 0)
+	eventually(t, "the cluster can work", func(ctx context.Context) error { return f.works(ctx, f.only) })
+	f.addWork(t, f.only)
+	r.stop()
+}

@@ -1,0 +1,602 @@
+package registration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/registration"
+	"open-cluster-management.io/hub-apiserver/test/localhub"
+)
+
+const prefix = "open-cluster-management:managedcluster:"
+
+var roles = []string{"registration", "work", "serviceaccounts", "namespaces", "inventory"}
+
+// may asks the hub what a group may do.
+func (f *fleet) may(ctx context.Context, group string, what authorizationv1.ResourceAttributes) (bool, error) {
+	review, err := f.admin.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+		Spec: authorizationv1.SubjectAccessReviewSpec{User: "agent", Groups: []string{group}, ResourceAttributes: &what},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return false, err
+	}
+	return review.Status.Allowed, nil
+}
+
+// rights are what matters of what the agents of a cluster may do, and to whom.
+func rights(cluster string) map[string]authorizationv1.ResourceAttributes {
+	const clusterGroup, workGroup = "cluster.open-cluster-management.io", "work.open-cluster-management.io"
+	return map[string]authorizationv1.ResourceAttributes{
+		"look at itself":            {Verb: "get", Group: clusterGroup, Resource: "managedclusters", Name: cluster},
+		"update itself":             {Verb: "update", Group: clusterGroup, Resource: "managedclusters", Name: cluster},
+		"report its status":         {Verb: "patch", Group: clusterGroup, Resource: "managedclusters", Subresource: "status", Name: cluster},
+		"request certificates":      {Verb: "create", Group: "certificates.k8s.io", Resource: "certificatesigningrequests"},
+		"renew its own certificate": {Verb: "renew", Group: "register.open-cluster-management.io", Resource: "managedclusters", Subresource: "clientcertificates", Name: cluster},
+		"read its works":            {Verb: "list", Group: workGroup, Resource: "manifestworks", Namespace: cluster},
+		"look at another cluster":   {Verb: "get", Group: clusterGroup, Resource: "managedclusters", Name: "another"},
+		"look at all clusters":      {Verb: "list", Group: clusterGroup, Resource: "managedclusters"},
+		"renew for another cluster": {Verb: "renew", Group: "register.open-cluster-management.io", Resource: "managedclusters", Subresource: "clientcertificates", Name: "another"},
+		"read works of others":      {Verb: "list", Group: workGroup, Resource: "manifestworks", Namespace: "another"},
+		"read all works":            {Verb: "list", Group: workGroup, Resource: "manifestworks"},
+		"accept itself":             {Verb: "update", Group: "register.open-cluster-management.io", Resource: "managedclusters", Subresource: "accept", Name: cluster},
+		"read Secrets":              {Verb: "list", Resource: "secrets", Namespace: cluster},
+	}
+}
+
+var (
+	whenAccepted = []string{"look at itself", "update itself", "report its status", "request certificates", "renew its own certificate", "read its works"}
+	whenDenied   = []string{"look at itself"}
+)
+
+// mayOnly tells what the agents of a cluster may do beside what is given, or not of it.
+func (f *fleet) mayOnly(ctx context.Context, cluster string, expected ...string) error {
+	var errs []error
+	for _, group := range registration.AgentGroups(cluster) {
+		for what, attributes := range rights(cluster) {
+			allowed, err := f.may(ctx, group, attributes)
+			if err != nil {
+				return err
+			}
+			if allowed != slices.Contains(expected, what) {
+				errs = append(errs, fmt.Errorf("%s may %s: %t", group, what, allowed))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// works tells why an accepted cluster cannot work yet.
+func (f *fleet) works(ctx context.Context, name string) error {
+	if err := f.hubAccepted(ctx, name, metav1.ConditionTrue, clusterv1.ReasonHubClusterAdminAccepted); err != nil {
+		return err
+	}
+	if err := f.recordSays(ctx, name, registerv1alpha1.RegistrationAccessGranted, metav1.ConditionTrue, registerv1alpha1.ReasonGranted); err != nil {
+		return err
+	}
+	namespace, err := f.admin.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if namespace.Labels[clusterv1.ClusterNameLabel] != name {
+		return fmt.Errorf("its namespace is labelled %v", namespace.Labels)
+	}
+	if _, err := f.admin.CoordinationV1().Leases(name).Get(ctx, registration.LeaseName, metav1.GetOptions{}); err != nil {
+		return err
+	}
+	for _, role := range roles {
+		binding, err := f.admin.RbacV1().RoleBindings(name).Get(ctx, prefix+name+":"+role, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if held := slices.Contains(binding.Finalizers, workv1.ManifestWorkFinalizer); held != (role == "work") || binding.RoleRef.Name != prefix+role {
+			return fmt.Errorf("binding %s has %v and leads to %v", role, binding.Finalizers, binding.RoleRef)
+		}
+	}
+	return f.mayOnly(ctx, name, whenAccepted...)
+}
+
+// isDenied tells what a denied cluster has that it should not.
+func (f *fleet) isDenied(ctx context.Context, name string) error {
+	bindings, err := f.admin.RbacV1().RoleBindings(name).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	if len(bindings.Items) > 0 {
+		return fmt.Errorf("it has %d RoleBindings, such as %s", len(bindings.Items), bindings.Items[0].Name)
+	}
+	if _, err := f.admin.CoordinationV1().Leases(name).Get(ctx, registration.LeaseName, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		return fmt.Errorf("its Lease: %v", err)
+	}
+	if err := f.hubAccepted(ctx, name, metav1.ConditionFalse, clusterv1.ReasonHubClusterAdminDenied); err != nil {
+		return err
+	}
+	if err := f.recordSays(ctx, name, registerv1alpha1.RegistrationAccessGranted, metav1.ConditionFalse, registerv1alpha1.ReasonDenied); err != nil {
+		return err
+	}
+	return f.recordSays(ctx, name, registerv1alpha1.RegistrationCleanedUp, metav1.ConditionTrue, registerv1alpha1.ReasonCleanedUp)
+}
+
+// isGone tells what is left of a cluster on the hub.
+func (f *fleet) isGone(ctx context.Context, name string) error {
+	var errs []error
+	left := func(what string, err error) {
+		if !apierrors.IsNotFound(err) {
+			errs = append(errs, fmt.Errorf("%s: %v", what, err))
+		}
+	}
+	_, err := f.ours.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
+	left("ManagedCluster", err)
+	_, err = f.records.Get(ctx, name)
+	left("registration", err)
+	_, err = f.admin.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	left("Namespace", err)
+	_, err = f.admin.RbacV1().ClusterRoles().Get(ctx, prefix+name, metav1.GetOptions{})
+	left("ClusterRole", err)
+	_, err = f.admin.RbacV1().ClusterRoleBindings().Get(ctx, prefix+name, metav1.GetOptions{})
+	left("ClusterRoleBinding", err)
+	bindings, err := f.admin.RbacV1().RoleBindings(name).List(ctx, metav1.ListOptions{})
+	if err != nil || len(bindings.Items) > 0 {
+		errs = append(errs, fmt.Errorf("RoleBindings: %v", err))
+	}
+	works, err := f.ours.WorkV1().ManifestWorks(name).List(ctx, metav1.ListOptions{})
+	if err != nil || len(works.Items) > 0 {
+		errs = append(errs, fmt.Errorf("works: %v", err))
+	}
+	f.records.mu.Lock()
+	defer f.records.mu.Unlock()
+	if len(f.records.reserved) > 0 {
+		errs = append(errs, errors.New("its identity is still reserved"))
+	}
+	if f.account.roles() > 0 {
+		errs = append(errs, errors.New("AWS still has its role"))
+	}
+	return errors.Join(errs...)
+}
+
+func (f *fleet) addWork(t *testing.T, cluster string) {
+	t.Helper()
+	_, err := f.ours.WorkV1().ManifestWorks(cluster).Create(t.Context(), &workv1.ManifestWork{
+		ObjectMeta: metav1.ObjectMeta{Name: "work", Finalizers: []string{workv1.ManifestWorkFinalizer}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (f *fleet) deleteCluster(t *testing.T, name string) {
+	t.Helper()
+	if err := f.ours.ClusterV1().ManagedClusters().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestController runs against a real control plane.
+func TestController(t *testing.T) {
+	hub := startHub(t)
+	manifests, err := localhub.ReadManifests(filepath.Join(localhub.Root(), "artifacts", "agent", "hub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := hub.Apply(t.Context(), manifests...); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]func(*testing.T, *realHub){
+		"accept-deny-delete": testLife, "never-accepted": testNeverAccepted, "driver-fails": testFailingDriver,
+		"slow-cloud": testSlowCloud, "drift": testDrift, "idle": testIdle, "half-way": testDeniedHalfWay,
+		"stripped": testStripped, "namespace": testNamespaceDeleted, "left": testLeft, "withdrawn": testWithdrawn,
+		"auto": testAutoApproval, "driver-off": testDriverOff, "foreign-namespace": testForeignNamespace,
+		"no-record": testNoRecord, "access": testAccess, "crash": testCrashes,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, hub)
+		})
+	}
+}
+
+// A cluster with an EKS identity gets its access, loses it at once although it has works, gets it
+// again, and leaves nothing.
+func testLife(t *testing.T, hub *realHub) {
+	f := hub.fleet("life")
+	f.create(t, "life", arnOf("life"))
+	f.serve(t, 0)
+	f.accept(t, "life")
+	eventually(t, "the cluster can work", func(ctx context.Context) error { return f.works(ctx, "life") })
+	if f.account.made != 1 || f.account.observed != 0 || f.account.roles() != 1 {
+		t.Errorf("AWS was told %d times to make and %d times to look at %d roles", f.account.made, f.account.observed, f.account.roles())
+	}
+	f.addWork(t, "life")
+
+	f.deny(t, "life")
+	eventually(t, "the cluster is denied", func(ctx context.Context) error {
+		return errors.Join(f.isDenied(ctx, "life"), f.mayOnly(ctx, "life", whenDenied...))
+	})
+	if f.account.roles() != 0 {
+		t.Error("AWS still has the role of a cluster that is cleaned up")
+	}
+	if _, err := f.ours.WorkV1().ManifestWorks("life").Get(t.Context(), "work", metav1.GetOptions{}); err != nil {
+		t.Errorf("the work of a denied cluster: %v", err)
+	}
+	mc, err := f.ours.ClusterV1().ManagedClusters().Get(t.Context(), "life", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if message := mc.Status.Conditions[0].Message; !strings.Contains(message, "admin") || !strings.Contains(message, "stolen") {
+		t.Errorf("the condition does not say who denied the cluster and why: %q", message)
+	}
+
+	f.accept(t, "life")
+	eventually(t, "the cluster can work again", func(ctx context.Context) error { return f.works(ctx, "life") })
+	f.deleteCluster(t, "life")
+	eventually(t, "nothing is left", func(ctx context.Context) error {
+		return errors.Join(f.isGone(ctx, "life"), f.mayOnly(ctx, "life"))
+	})
+}
+
+// Nothing is made, and nobody asked, for a cluster that nobody has accepted; and its
+// deletion removes nothing that is somebody else's.
+func testNeverAccepted(t *testing.T, hub *realHub) {
+	f := hub.fleet("never")
+	// It has the name and the label of another's.
+	_, err := f.admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: "never", Labels: map[string]string{clusterv1.ClusterNameLabel: "never"}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.create(t, "never", arnOf("never"))
+	f.serve(t, 0)
+	f.deleteCluster(t, "never")
+	eventually(t, "the registration is gone", func(ctx context.Context) error {
+		if _, err := f.records.Get(ctx, "never"); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("it is there: %v", err)
+		}
+		return nil
+	})
+	if f.account.made+f.account.observed > 0 {
+		t.Error("AWS was asked for a cluster that never was accepted")
+	}
+	namespace, err := f.admin.CoreV1().Namespaces().Get(t.Context(), "never", metav1.GetOptions{})
+	if err != nil || namespace.DeletionTimestamp != nil {
+		t.Errorf("its namespace: %v, deleted %v", err, namespace.DeletionTimestamp)
+	}
+	if len(f.records.reserved) > 0 {
+		t.Error("its identity is still reserved")
+	}
+}
+
+// No cluster is granted access without its identity, and it says why.
+func testFailingDriver(t *testing.T, hub *realHub) {
+	f := hub.fleet("failing")
+	f.account.fail = errors.New("AccessDenied: not authorized to perform iam:CreateRole")
+	f.create(t, "failing", arnOf("failing"))
+	r := f.serve(t, 0)
+	f.accept(t, "failing")
+	eventually(t, "the failure is seen", func(ctx context.Context) error {
+		f.account.mu.Lock()
+		fails := f.account.fails
+		f.account.mu.Unlock()
+		if fails < 3 {
+			return fmt.Errorf("it was tried %d times", fails)
+		}
+		return errors.Join(
+			f.hubAccepted(ctx, "failing", metav1.ConditionFalse, clusterv1.ReasonError),
+			f.recordSays(ctx, "failing", registerv1alpha1.RegistrationIdentityReady, metav1.ConditionFalse, registerv1alpha1.ReasonProvisionFailed),
+			f.recordSays(ctx, "failing", registerv1alpha1.RegistrationAccessGranted, metav1.ConditionFalse, registerv1alpha1.ReasonPending),
+			f.mayOnly(ctx, "failing"))
+	})
+	mc, err := f.ours.ClusterV1().ManagedClusters().Get(t.Context(), "failing", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(mc.Status.Conditions[0].Message, "iam:CreateRole") {
+		t.Errorf("the condition does not say why: %q", mc.Status.Conditions[0].Message)
+	}
+
+	f.account.set(func(a *account) { a.fail = nil })
+	eventually(t, "the cluster can work", func(ctx context.Context) error { return f.works(ctx, "failing") })
+	r.stop()
+
+	// A hub that cannot look does not stop a cluster that has all.
+	f.account.set(func(a *account) { a.fail, a.fails = errors.New("RequestTimeout"), 1 })
+	f.serve(t, 0)
+	eventually(t, "the verification fails", func(ctx context.Context) error {
+		return f.recordSays(ctx, "failing", registerv1alpha1.RegistrationIdentityReady, metav1.ConditionTrue, registerv1alpha1.ReasonProvisionFailed)
+	})
+	if err := f.works(t.Context(), "failing"); err != nil {
+		t.Errorf("the cluster cannot work any more: %v", err)
+	}
+}
+
+// While AWS answers nobody, a cluster of the other driver is accepted, and one that
+// waits for AWS is denied.
+func testSlowCloud(t *testing.T, hub *realHub) {
+	f := hub.fleet("slow")
+	stuck := make(chan struct{})
+	f.account.stuck = stuck
+	f.create(t, "slow", arnOf("slow"))
+	f.serve(t, 0)
+	f.accept(t, "slow")
+	eventually(t, "AWS may have something", func(ctx context.Context) error {
+		record, err := f.records.Get(ctx, "slow")
+		if err == nil && !record.Status.IRSA.Provisioned {
+			err = errors.New("the registration does not say so")
+		}
+		return err
+	})
+	f.deny(t, "slow")
+	eventually(t, "the cluster is denied", func(ctx context.Context) error {
+		return errors.Join(
+			f.hubAccepted(ctx, "slow", metav1.ConditionFalse, clusterv1.ReasonHubClusterAdminDenied),
+			f.recordSays(ctx, "slow", registerv1alpha1.RegistrationAccessGranted, metav1.ConditionFalse, registerv1alpha1.ReasonDenied),
+			f.recordSays(ctx, "slow", registerv1alpha1.RegistrationCleanedUp, metav1.ConditionFalse, registerv1alpha1.ReasonCleaningUp),
+			f.mayOnly(ctx, "slow"))
+	})
+	close(stuck)
+	eventually(t, "what AWS has made late is removed", func(ctx context.Context) error { return f.isDenied(ctx, "slow") })
+	if f.account.roles() != 0 {
+		t.Error("AWS has a role of a denied cluster")
+	}
+}
+
+// Whatever somebody changes of the access of a cluster is repaired.
+func testDrift(t *testing.T, hub *realHub) {
+	f := hub.fleet("drift")
+	f.create(t, "drift", "")
+	f.serve(t, 0)
+	f.accept(t, "drift")
+	works := func(ctx context.Context) error { return f.works(ctx, "drift") }
+	eventually(t, "the cluster can work", works)
+	rbac := f.admin.RbacV1()
+	const name = prefix + "drift"
+	// Each is a single request, which the controller may only answer after it was made.
+	for what, change := range map[string]func(context.Context) error{
+		"the role gives all": func(ctx context.Context) error {
+			role, err := rbac.ClusterRoles().Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			role.Rules = []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}
+			_, err = rbac.ClusterRoles().Update(ctx, role, metav1.UpdateOptions{})
+			return err
+		},
+		"the role is deleted": func(ctx context.Context) error { return rbac.ClusterRoles().Delete(ctx, name, metav1.DeleteOptions{}) },
+		"the binding is deleted": func(ctx context.Context) error {
+			return rbac.ClusterRoleBindings().Delete(ctx, name, metav1.DeleteOptions{})
+		},
+		"the binding leads elsewhere": func(ctx context.Context) error {
+			if err := rbac.RoleBindings("drift").Delete(ctx, name+":inventory", metav1.DeleteOptions{}); err != nil {
+				return err
+			}
+			_, err := rbac.RoleBindings("drift").Create(ctx, &rbacv1.RoleBinding{
+				ObjectMeta: metav1.ObjectMeta{Name: name + ":inventory", Labels: map[string]string{clusterv1.ClusterNameLabel: "drift"}},
+				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+				Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "Group", Name: "system:open-cluster-management:drift"}},
+			}, metav1.CreateOptions{})
+			if apierrors.IsAlreadyExists(err) {
+				return nil // it was repaired already
+			}
+			return err
+		},
+		"the lease is deleted": func(ctx context.Context) error {
+			return f.admin.CoordinationV1().Leases("drift").Delete(ctx, registration.LeaseName, metav1.DeleteOptions{})
+		},
+		"somebody else is bound": func(ctx context.Context) error {
+			binding, err := rbac.RoleBindings("drift").Get(ctx, name+":work", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			binding.Subjects[0].Name, binding.Labels, binding.Finalizers = "mallory", nil, nil
+			_, err = rbac.RoleBindings("drift").Update(ctx, binding, metav1.UpdateOptions{})
+			return err
+		},
+		"the namespace has no label": func(ctx context.Context) error {
+			namespace, err := f.admin.CoreV1().Namespaces().Get(ctx, "drift", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			namespace.Labels = nil
+			_, err = f.admin.CoreV1().Namespaces().Update(ctx, namespace, metav1.UpdateOptions{})
+			return err
+		},
+	} {
+		if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { return change(t.Context()) }); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		eventually(t, "it is repaired that "+what, works)
+	}
+}
+
+// Nothing is asked or written for clusters of which nothing changes.
+func testIdle(t *testing.T, hub *realHub) {
+	f := hub.fleet("idle")
+	f.create(t, "idle", arnOf("idle"))
+	r := f.serve(t, 0)
+	f.accept(t, "idle")
+	eventually(t, "the cluster can work", func(ctx context.Context) error { return f.works(ctx, "idle") })
+	r.stop()
+
+	// A server that starts looks at everything once.
+	r = f.serve(t, 0)
+	eventually(t, "the identity is verified", func(context.Context) error {
+		f.account.mu.Lock()
+		defer f.account.mu.Unlock()
+		if f.account.observed == 0 {
+			return errors.New("AWS was not asked")
+		}
+		return nil
+	})
+	_, writes := r.fate.requests()
+	if writes > 1 { // of which one is to AWS, which the verification counts as
+		t.Errorf("a server that found all as it should be wrote %d times", writes)
+	}
+	// What the agent reports concerns nobody here. A denial afterwards proves that it was seen.
+	mc, err := f.ours.ClusterV1().ManagedClusters().Get(t.Context(), "idle", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mc.Status.Version.Kubernetes = "v1.36.3"
+	if _, err := f.ours.ClusterV1().ManagedClusters().UpdateStatus(t.Context(), mc, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, after := r.fate.requests(); after != writes {
+		t.Errorf("%d writes for what an agent reported", after-writes)
+	}
+	f.deny(t, "idle")
+	eventually(t, "the cluster is denied", func(ctx context.Context) error { return f.isDenied(ctx, "idle") })
+	if f.account.made != 1 || f.account.observed != 1 {
+		t.Errorf("AWS was told %d times to make and %d times to look at the role", f.account.made, f.account.observed)
+	}
+}
+
+// A denial takes all away, also of an acceptance that failed half way.
+func testDeniedHalfWay(t *testing.T, hub *realHub) {
+	f := hub.fleet("halfway")
+	f.account.fail = errors.New("ServiceFailure")
+	f.create(t, "halfway", arnOf("halfway"))
+	f.serve(t, 0)
+	f.accept(t, "halfway")
+	eventually(t, "AWS has half of it", func(context.Context) error {
+		if f.account.roles() == 0 {
+			return errors.New("nothing was made")
+		}
+		return nil
+	})
+	// Somebody, or an older server, had made more.
+	access := registration.NewAccess(f.admin, nil)
+	if err := access.Grant(t.Context(), "halfway", 60); err != nil {
+		t.Fatal(err)
+	}
+	f.deny(t, "halfway")
+	eventually(t, "the cluster is denied", func(ctx context.Context) error {
+		return errors.Join(f.isDenied(ctx, "halfway"), f.mayOnly(ctx, "halfway", whenDenied...))
+	})
+	if f.account.roles() != 0 {
+		t.Error("AWS still has a role")
+	}
+}
+
+// Nothing is left even where somebody takes the finalizer away, deletes the namespace
+// first, or has works that no agent will ever let go.
+func testStripped(t *testing.T, hub *realHub) {
+	f := hub.fleet("stripped")
+	mc := f.create(t, "stripped", arnOf("stripped"))
+	r := f.serve(t, 0)
+	f.accept(t, "stripped")
+	eventually(t, "the cluster can work", func(ctx context.Context) error { return f.works(ctx, "stripped") })
+	f.addWork(t, "stripped")
+	r.stop()
+	f.deleteCluster(t, "stripped")
+	if err := f.admin.CoreV1().Namespaces().Delete(t.Context(), "stripped", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := f.ours.ClusterV1().ManagedClusters().Patch(t.Context(), "stripped", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
+	// Another one of its name does not get what was its.
+	if _, err := f.ours.ClusterV1().ManagedClusters().Create(t.Context(), &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "stripped"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	f.serve(t, 0)
+	eventually(t, "the other one has a registration of its own", func(ctx context.Context) error {
+		record, err := f.records.Get(ctx, "stripped")
+		if err == nil && record.Spec.ManagedClusterUID == mc.UID {
+			err = errors.New("it has the former one")
+		}
+		return err
+	})
+	f.deleteCluster(t, "stripped")
+	eventually(t, "nothing is left", func(ctx context.Context) error { return f.isGone(ctx, "stripped") })
+}
+
+// The namespace of an accepted cluster that somebody deletes is made again.
+func testNamespaceDeleted(t *testing.T, hub *realHub) {
+	f := hub.fleet("renewed")
+	f.create(t, "renewed", "")
+	f.serve(t, 0)
+	f.accept(t, "renewed")
+	eventually(t, "the cluster can work", func(ctx context.Context) error { return f.works(ctx, "renewed") })
+	before, err := f.admin.CoreV1().Namespaces().Get(t.Context(), "renewed", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.admin.CoreV1().Namespaces().Delete(t.Context(), "renewed", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it says that it waits for the namespace", func(ctx context.Context) error {
+		return f.hubAccepted(ctx, "renewed", metav1.ConditionFalse, clusterv1.ReasonError)
+	})
+	// There is no agent here that would clean up, and no controller that lets it.
+	_, err = f.admin.RbacV1().RoleBindings("renewed").Patch(t.Context(), prefix+"renewed:work", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the cluster can work again", func(ctx context.Context) error {
+		after, err := f.admin.CoreV1().Namespaces().Get(ctx, "renewed", metav1.GetOptions{})
+		if err == nil && after.UID == before.UID {
+			err = errors.New("the former namespace is there")
+		}
+		return errors.Join(err, f.works(ctx, "renewed"))
+	})
+}
+
+// A cluster that leaves the hub leaves nothing.
+func testLeft(t *testing.T, hub *realHub) {
+	f := hub.fleet("left")
+	f.create(t, "left", arnOf("left"))
+	f.serve(t, 0)
+	f.accept(t, "left")
+	eventually(t, "the cluster can work", func(ctx context.Context) error { return f.works(ctx, "left") })
+	f.addWork(t, "left")
+	f.decide(t, "left", clusterv1.Acceptance{Left: true, DecidedBy: "system:open-cluster-management:left:agent"})
+	eventually(t, "nothing is left", func(ctx context.Context) error { return f.isGone(ctx, "left") })
+}
+
+// A claim that is withdrawn ends once AWS has nothing of it.
+func testWithdrawn(t *testing.T, hub *realHub) {
+	f := hub.fleet("withdrawn")
+	f.create(t, "withdrawn", arnOf("withdrawn"))
+	f.serve(t, 0)
+	f.accept(t, "withdrawn")
+	eventually(t, "the cluster can work", func(ctx context.Context) error { return f.works(ctx, "withdrawn") })
+	f.deny(t, "withdrawn")
+	_, err := f.records.Update(t.Context(), "withdrawn", func(r *registerv1alpha1.ManagedClusterRegistration) error {
+		r.Spec.IRSA.Withdrawn = true
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the claim has ended", func(ctx context.Context) error {
+		record, err := f.records.Get(ctx, "withdrawn")
+		if err == nil && (record.Spec.IRSA != nil || record.Status.IRSA != nil || record.Spec.Driver != registerv1alpha1.DriverCSR) {
+			err = fmt.Errorf("it is %v, %v by %s", record.Spec.IRSA, record.Status.IRSA, record.Spec.Driver)
+		}
+		return errors.Join(err, f.isDenied(ctx, "withdrawn"))
+	})
+	if f.account.roles() != 0 || len(f.records.reserved) != 0 {
+		t.Errorf("left are %d roles and %d reservations", f.account.roles(), len(f.records.reserved))
+	}
+	f.accept(t, "withdrawn")
+	eventually(t, "the cluster can work by the other driver", func(ctx context.Context) error { return f.works(ctx, "withdrawn") })
+	if f.account.roles() != 0 {
+		t.Error("AWS has a role of a cluster without a claim")
+	}
+}

@@ -1,0 +1,350 @@
+package csr
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	certificatesinformers "k8s.io/client-go/informers/certificates/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	clusterclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/cluster/v1"
+	clusterinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/cluster/v1"
+	registerinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/register/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
+	"open-cluster-management.io/hub-apiserver/pkg/registration"
+)
+
+const (
+	// requestsByCluster indexes requests by the cluster that they are labelled with.
+	requestsByCluster = "registration-requests-by-cluster"
+
+	// reviewPeriod is how often the hub is asked again whether an agent may renew,
+	// which it may say for reasons that no object tells.
+	reviewPeriod = time.Minute
+)
+
+// Options are what an Approver works with. All but AutoApproved are required.
+type Options struct {
+	// Hub is where the requests are.
+	Hub kubernetes.Interface
+	// CSRs has the requests that are labelled with the name of a cluster. The caller starts it.
+	CSRs certificatesinformers.CertificateSigningRequestInformer
+
+	// Clusters reads ManagedClusters before anything is decided; ClusterInformer says
+	// when to look. The caller starts it.
+	Clusters        clusterclient.ManagedClustersGetter
+	ClusterInformer clusterinformers.ManagedClusterInformer
+
+	// Records reads registrations and keeps their agents; Registrations says when to
+	// look. The caller starts it.
+	Records       registration.Records
+	Registrations registerinformers.ManagedClusterRegistrationInformer
+
+	// AutoApproved are users whose requests for agents of accepted clusters are approved
+	// without a decision that covers them.
+	AutoApproved []string
+
+	Clock clock.PassiveClock
+}
+
+// Approver approves and denies the certificate requests of agents. What it knows from
+// caches only tells it when to look: it decides by what is stored.
+type Approver struct {
+	options      Options
+	autoApproved sets.Set[string]
+	loop         reconcile.Loop
+
+	mu sync.Mutex
+	// ignored are the requests of each cluster that were logged as none of ours.
+	ignored map[string]sets.Set[types.UID]
+}
+
+// NewApprover returns an Approver. It fails if the informer of requests has been started.
+func NewApprover(options Options) (*Approver, error) {
+	a := &Approver{options: options, autoApproved: sets.New(options.AutoApproved...), ignored: map[string]sets.Set[types.UID]{}}
+	err := a.options.CSRs.Informer().AddIndexers(cache.Indexers{requestsByCluster: func(obj any) ([]string, error) {
+		if request, ok := obj.(*certificatesv1.CertificateSigningRequest); ok && request.Labels[clusterv1.ClusterNameLabel] != "" {
+			return []string{request.Labels[clusterv1.ClusterNameLabel]}, nil
+		}
+		return nil, nil
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("indexing certificate requests: %w", err)
+	}
+	a.loop = reconcile.Loop{
+		Name:      "registration-csr",
+		Reconcile: a.reconcile,
+		Feeds: []reconcile.Feed{
+			{Informer: a.options.CSRs.Informer(), Keys: clusterOf},
+			{Informer: a.options.ClusterInformer.Informer(), Keys: reconcile.Own, Ignore: sameDecision},
+			{Informer: a.options.Registrations.Informer(), Keys: reconcile.Own},
+		},
+	}
+	return a, nil
+}
+
+// Run acts until ctx ends, and returns once every worker has stopped. One of it acts
+// on a hub at a time; it may run again afterwards.
+func (a *Approver) Run(ctx context.Context) { a.loop.Run(ctx) }
+
+func clusterOf(obj any) []cache.ObjectName {
+	request, ok := obj.(*certificatesv1.CertificateSigningRequest)
+	if !ok || request.Labels[clusterv1.ClusterNameLabel] == "" {
+		return nil
+	}
+	return []cache.ObjectName{{Name: request.Labels[clusterv1.ClusterNameLabel]}}
+}
+
+// sameDecision ignores what agents report all the time.
+func sameDecision(old, obj any) bool {
+	before, ok := old.(*clusterv1.ManagedCluster)
+	if !ok {
+		return false
+	}
+	after, ok := obj.(*clusterv1.ManagedCluster)
+	return ok && before.UID == after.UID && before.Spec.HubAcceptsClient == after.Spec.HubAcceptsClient &&
+		before.DeletionTimestamp.Equal(after.DeletionTimestamp) &&
+		equality.Semantic.DeepEqual(before.Status.Acceptance, after.Status.Acceptance)
+}
+
+func (a *Approver) reconcile(ctx context.Context, name cache.ObjectName) (time.Duration, error) {
+	objects, err := a.options.CSRs.Informer().GetIndexer().ByIndex(requestsByCluster, name.Name)
+	if err != nil {
+		return 0, fmt.Errorf("finding the certificate requests of cluster %s: %w", name.Name, err)
+	}
+	requests := make([]*certificatesv1.CertificateSigningRequest, 0, len(objects))
+	for _, object := range objects {
+		if request, ok := object.(*certificatesv1.CertificateSigningRequest); ok {
+			requests = append(requests, request)
+		}
+	}
+	again, err := a.settle(ctx, name.Name, requests)
+	if apierrors.IsConflict(err) {
+		// The cache is behind, and learns of what was changed.
+		return again, nil
+	}
+	return again, err
+}
+
+// ApprovePending approves the pending requests of a cluster that can be approved now,
+// by what the hub and the server have stored, and returns the names of the requests
+// for first certificates that were approved since the decision about the cluster,
+// whoever came first. The Approver may run at the same time, here or elsewhere. An
+// error may come with names: it is about the others.
+func (a *Approver) ApprovePending(ctx context.Context, cluster string) ([]string, error) {
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		requests, err := a.list(ctx, cluster)
+		if err != nil {
+			return err
+		}
+		_, err = a.settle(ctx, cluster, requests)
+		return err
+	})
+	names, namesErr := a.approved(ctx, cluster)
+	return names, errors.Join(err, namesErr)
+}
+
+// approved returns the names of the requests for first certificates that were
+// approved since the decision about a cluster.
+func (a *Approver) approved(ctx context.Context, name string) ([]string, error) {
+	cluster, _, err := a.read(ctx, name)
+	if err != nil || cluster == nil || cluster.Status.Acceptance == nil || !cluster.Status.Acceptance.Accepted {
+		return nil, err
+	}
+	requests, err := a.list(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	// Of both times the hub keeps whole seconds.
+	since := cluster.Status.Acceptance.DecidedAt.Truncate(time.Second)
+	for _, request := range requests {
+		approval := condition(request, certificatesv1.CertificateApproved)
+		if approval != nil && firstReasons.Has(approval.Reason) && !approval.LastUpdateTime.Time.Before(since) {
+			names = append(names, request.Name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// list returns the requests of a cluster as the hub has them.
+func (a *Approver) list(ctx context.Context, cluster string) ([]*certificatesv1.CertificateSigningRequest, error) {
+	found, err := a.options.Hub.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{
+		LabelSelector: labels.Set{clusterv1.ClusterNameLabel: cluster}.String(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing the certificate requests of cluster %s: %w", cluster, err)
+	}
+	requests := make([]*certificatesv1.CertificateSigningRequest, 0, len(found.Items))
+	for i := range found.Items {
+		requests = append(requests, &found.Items[i])
+	}
+	return requests, nil
+}
+
+// read returns a ManagedCluster and its registration as they are stored, nil where
+// there is none.
+func (a *Approver) read(ctx context.Context, name string) (*clusterv1.ManagedCluster, *registerv1alpha1.ManagedClusterRegistration, error) {
+	cluster, err := a.options.Clusters.ManagedClusters().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		cluster = nil
+	} else if err != nil {
+		return nil, nil, fmt.Errorf("reading ManagedCluster %s: %w", name, err)
+	}
+	record, err := a.options.Records.Get(ctx, name)
+	if apierrors.IsNotFound(err) {
+		record = nil
+	} else if err != nil {
+		return nil, nil, fmt.Errorf("reading the registration of cluster %s: %w", name, err)
+	}
+	return cluster, record, nil
+}
+
+// settle does what can be done now about the requests of a cluster, and returns when
+// to look again if nothing may tell.
+func (a *Approver) settle(ctx context.Context, name string, requests []*certificatesv1.CertificateSigningRequest) (time.Duration, error) {
+	if len(requests) == 0 {
+		a.forgetIgnored(name)
+		return 0, nil
+	}
+	cluster, record, err := a.read(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	// What was approved by hand, or just before a crash, counts for the rules.
+	if record, err = a.keepAgents(ctx, record, requests); err != nil {
+		return 0, err
+	}
+	pending := slices.DeleteFunc(slices.Clone(requests), func(r *certificatesv1.CertificateSigningRequest) bool { return !isPending(r) })
+	// Whoever looks at them finds the same one to be the first.
+	slices.SortFunc(pending, func(x, y *certificatesv1.CertificateSigningRequest) int {
+		return cmp.Or(x.CreationTimestamp.Compare(y.CreationTimestamp.Time), cmp.Compare(x.Name, y.Name))
+	})
+	var again time.Duration
+	var errs []error
+	ignored := sets.New[types.UID]()
+	for _, request := range pending {
+		in := input{request: request, cluster: cluster, registration: record, autoApproved: a.autoApproved}
+		d := judge(in)
+		if d.verdict == verdictReview {
+			if in.mayRenew, err = a.mayRenew(ctx, request, name); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			d = judge(in)
+		}
+		switch d.verdict {
+		case verdictIgnore:
+			ignored.Insert(request.UID)
+			a.logIgnored(ctx, name, request, d)
+		case verdictWait, verdictReview:
+			klog.FromContext(ctx).V(2).Info("a certificate request stays pending", "request", request.Name, "cluster", name, "reason", d.reason, "message", d.message)
+			if d.renewal && d.reason == reasonMayNotRenew {
+				again = reviewPeriod
+			}
+		case verdictApprove, verdictDeny:
+			decided, err := a.conclude(ctx, request, d)
+			if err == nil && d.verdict == verdictApprove && !d.renewal {
+				record, err = a.keepAgents(ctx, record, []*certificatesv1.CertificateSigningRequest{decided})
+			}
+			if err != nil {
+				errs = append(errs, err)
+			}
+		}
+	}
+	a.setIgnored(name, ignored)
+	return again, combine(errs)
+}
+
+// combine joins errors, such that what is only a conflict still is one.
+func combine(errs []error) error {
+	others := slices.DeleteFunc(slices.Clone(errs), apierrors.IsConflict)
+	if len(errs) > 0 && len(others) == 0 {
+		return errs[0]
+	}
+	return errors.Join(others...)
+}
+
+// conclude writes the decision about a request, and returns the request as it is then.
+func (a *Approver) conclude(ctx context.Context, request *certificatesv1.CertificateSigningRequest, d decision) (*certificatesv1.CertificateSigningRequest, error) {
+	kind := certificatesv1.CertificateApproved
+	if d.verdict == verdictDeny {
+		kind = certificatesv1.CertificateDenied
+	}
+	now := metav1.NewTime(a.options.Clock.Now())
+	update := request.DeepCopy()
+	update.Status.Conditions = append(update.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+		Type: kind, Status: "True", Reason: d.reason, Message: d.message, LastUpdateTime: now, LastTransitionTime: now,
+	})
+	decided, err := a.options.Hub.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, request.Name, update, metav1.UpdateOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return request, nil
+	case err != nil:
+		return nil, fmt.Errorf("writing the decision about certificate request %s: %w", request.Name, err)
+	}
+	klog.FromContext(ctx).Info("decided about a certificate request", "request", request.Name, "agent", d.agent.username(),
+		"requester", request.Spec.Username, "condition", kind, "reason", d.reason)
+	return decided, nil
+}
+
+// isPending tells whether nobody has decided about a request.
+func isPending(request *certificatesv1.CertificateSigningRequest) bool {
+	return len(request.Status.Certificate) == 0 && condition(request, certificatesv1.CertificateApproved) == nil &&
+		condition(request, certificatesv1.CertificateDenied) == nil && condition(request, certificatesv1.CertificateFailed) == nil
+}
+
+func condition(request *certificatesv1.CertificateSigningRequest, kind certificatesv1.RequestConditionType) *certificatesv1.CertificateSigningRequestCondition {
+	for i := range request.Status.Conditions {
+		if request.Status.Conditions[i].Type == kind {
+			return &request.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// logIgnored logs a request that is none of ours, once.
+func (a *Approver) logIgnored(ctx context.Context, cluster string, request *certificatesv1.CertificateSigningRequest, d decision) {
+	a.mu.Lock()
+	known := a.ignored[cluster].Has(request.UID)
+	a.mu.Unlock()
+	if !known {
+		klog.FromContext(ctx).Info("a certificate request is left alone", "request", request.Name, "cluster", cluster,
+			"requester", request.Spec.Username, "reason", d.reason, "message", d.message)
+	}
+}
+
+func (a *Approver) setIgnored(cluster string, ignored sets.Set[types.UID]) {
+	if ignored.Len() == 0 {
+		a.forgetIgnored(cluster)
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ignored[cluster] = ignored
+}
+
+func (a *Approver) forgetIgnored(cluster string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.ignored, cluster)
+}

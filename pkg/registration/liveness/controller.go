@@ -1,0 +1,217 @@
+// Package liveness tells from the Leases of managed clusters whether their agents are
+// alive, and keeps workloads away from clusters that cannot be reached.
+//
+//	Lease renewed ──────────► condition ClockSynced
+//	not renewed for long ───► condition Available=Unknown
+//	condition Available ────► taints unreachable, unavailable
+//
+// Time is the hub's: a renewal counts from when it was seen, whatever the clock of the
+// cluster says. A controller that has just started has seen nothing yet, so each
+// cluster has all its time again.
+package liveness
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationinformers "k8s.io/client-go/informers/coordination/v1"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	coordinationlisters "k8s.io/client-go/listers/coordination/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	clusterclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/cluster/v1"
+	clusterinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/cluster/v1"
+	clusterlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
+	"open-cluster-management.io/hub-apiserver/pkg/registration"
+)
+
+// Options are what a Controller works with. All are required.
+type Options struct {
+	Clusters clusterclient.ManagedClustersGetter
+	// ClusterInformer feeds the controller. The caller starts it.
+	ClusterInformer clusterinformers.ManagedClusterInformer
+	// Leases reads the Lease of a cluster before it is said to be unreachable.
+	Leases coordinationclient.LeasesGetter
+	// LeaseInformer has at least the Leases with the label of a cluster's name. The
+	// caller starts it.
+	LeaseInformer coordinationinformers.LeaseInformer
+	Clock         clock.PassiveClock
+}
+
+// Controller writes the conditions that follow from the Leases of clusters, and the
+// taints that follow from the conditions. One of it acts on a hub at a time.
+type Controller struct {
+	clusters  clusterclient.ManagedClustersGetter
+	lister    clusterlisters.ManagedClusterLister
+	leases    coordinationclient.LeasesGetter
+	leaseList coordinationlisters.LeaseLister
+	clock     clock.PassiveClock
+	loop      reconcile.Loop
+
+	mu sync.Mutex
+	// seen is what was seen of each accepted cluster. Its elements are those of the
+	// one worker that looks at the cluster.
+	seen map[string]*sighting
+}
+
+// NewController returns a Controller.
+func NewController(options Options) *Controller {
+	c := &Controller{
+		clusters: options.Clusters, lister: options.ClusterInformer.Lister(),
+		leases: options.Leases, leaseList: options.LeaseInformer.Lister(),
+		clock: options.Clock, seen: map[string]*sighting{},
+	}
+	c.loop = reconcile.Loop{
+		Name:      "registration-liveness",
+		Reconcile: c.reconcile,
+		Feeds: []reconcile.Feed{
+			{Informer: options.ClusterInformer.Informer(), Keys: reconcile.Own},
+			{Informer: options.LeaseInformer.Informer(), Keys: clusterOf},
+		},
+	}
+	return c
+}
+
+// Run acts until ctx ends, and returns once every worker has stopped. It may run
+// again afterwards, but not twice at once.
+func (c *Controller) Run(ctx context.Context) {
+	// What happened while it did not run, it has not seen.
+	c.mu.Lock()
+	clear(c.seen)
+	c.mu.Unlock()
+	c.loop.Run(ctx)
+}
+
+func clusterOf(obj any) []cache.ObjectName {
+	lease, ok := obj.(*coordinationv1.Lease)
+	if !ok || lease.Name != registration.LeaseName {
+		return nil
+	}
+	return []cache.ObjectName{{Name: lease.Namespace}}
+}
+
+func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (time.Duration, error) {
+	cluster, err := c.lister.Get(name.Name)
+	if apierrors.IsNotFound(err) || err == nil && (!cluster.Spec.HubAcceptsClient || cluster.DeletionTimestamp != nil) {
+		c.forget(name.Name)
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	lease, err := c.leaseList.Leases(name.Name).Get(registration.LeaseName)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return 0, err
+	}
+	s := c.sightingOf(cluster, lease)
+	clockSynced := s.renewed(lease, cluster, c.clock.Now())
+
+	update := cluster.DeepCopy()
+	var again time.Duration
+	var expired bool
+	// The agent of a cluster that has not joined yet has nothing to renew with.
+	if meta.IsStatusConditionTrue(cluster.Status.Conditions, clusterv1.ManagedClusterConditionJoined) {
+		left, err := c.left(ctx, s, cluster)
+		if err != nil {
+			return 0, err
+		}
+		if left > 0 {
+			again = left
+		} else if !isUnknown(cluster) {
+			setCondition(update, stopped(cluster), c.clock.Now())
+		}
+		expired = left <= 0
+	}
+	if clockSynced != nil {
+		setCondition(update, *clockSynced, c.clock.Now())
+	}
+	err = c.write(ctx, cluster, update)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		// It has changed or gone since it was read: the cache learns of that.
+		return again, nil
+	}
+	s.expired = expired && err == nil
+	return again, err
+}
+
+// sightingOf returns what was seen of a cluster; if that is nothing, its time begins now.
+func (c *Controller) sightingOf(cluster *clusterv1.ManagedCluster, lease *coordinationv1.Lease) *sighting {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.seen[cluster.Name]
+	if s == nil || s.cluster != cluster.UID {
+		s = &sighting{cluster: cluster.UID, at: c.clock.Now(), renewTime: renewTime(lease)}
+		c.seen[cluster.Name] = s
+	}
+	return s
+}
+
+func (c *Controller) forget(cluster string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.seen, cluster)
+}
+
+// left returns how long a cluster has until it counts as unreachable; nothing if it
+// does. The cache has no last word on that: while the hub cannot be asked, nobody can
+// renew anything either.
+func (c *Controller) left(ctx context.Context, s *sighting, cluster *clusterv1.ManagedCluster) (time.Duration, error) {
+	grace := gracePeriod(cluster)
+	if left := s.at.Add(grace).Sub(c.clock.Now()); left > 0 {
+		return left, nil
+	}
+	if s.expired {
+		if isUnknown(cluster) {
+			return 0, nil
+		}
+		// The agent says otherwise since, so it lives.
+		s.at = c.clock.Now()
+		return grace, nil
+	}
+	lease, err := c.leases.Leases(cluster.Name).Get(ctx, registration.LeaseName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return 0, nil
+	}
+	if err != nil {
+		s.at = c.clock.Now()
+		return 0, fmt.Errorf("reading the Lease of cluster %s: %w", cluster.Name, err)
+	}
+	if renewed := renewTime(lease); !renewed.IsZero() && !renewed.Equal(s.renewTime) && !renewed.Equal(s.readTime) {
+		s.at, s.readTime = c.clock.Now(), renewed
+		return grace, nil
+	}
+	return 0, nil
+}
+
+// write stores what has changed of a cluster: its conditions, and the taints that
+// follow from them.
+func (c *Controller) write(ctx context.Context, cluster, update *clusterv1.ManagedCluster) error {
+	if !equality.Semantic.DeepEqual(cluster.Status, update.Status) {
+		written, err := c.clusters.ManagedClusters().UpdateStatus(ctx, update, metav1.UpdateOptions{})
+		if err != nil {
+			return fmt.Errorf("writing the status of ManagedCluster %s: %w", cluster.Name, err)
+		}
+		klog.FromContext(ctx).V(2).Info("reported on an agent", "cluster", cluster.Name, "conditions", written.Status.Conditions)
+		update = written.DeepCopy()
+	}
+	taints := withOwnTaints(update)
+	if equality.Semantic.DeepEqual(taints, update.Spec.Taints) {
+		return nil
+	}
+	update.Spec.Taints = taints
+	if _, err := c.clusters.ManagedClusters().Update(ctx, update, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("writing the taints of ManagedCluster %s: %w", cluster.Name, err)
+	}
+	return nil
+}

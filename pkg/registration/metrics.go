@@ -1,0 +1,100 @@
+package registration
+
+import (
+	"sync"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+
+	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+)
+
+// Operations that can fail, as the metric of failures names them.
+const (
+	operationGrant     = "grant"
+	operationRevoke    = "revoke"
+	operationProvision = "provision"
+	operationWithdraw  = "withdraw"
+	operationCleanUp   = "cleanup"
+	operationApprove   = "approve"
+)
+
+var (
+	acceptances = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem: "hub_apiserver", Name: "registration_acceptances_total", StabilityLevel: metrics.ALPHA,
+		Help: "Managed clusters that were given access to the hub, by driver.",
+	}, []string{"driver"})
+	denials = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem: "hub_apiserver", Name: "registration_denials_total", StabilityLevel: metrics.ALPHA,
+		Help: "Managed clusters whose access to the hub was taken away, by driver and reason (Denied or Deleted).",
+	}, []string{"driver", "reason"})
+	failures = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem: "hub_apiserver", Name: "registration_failures_total", StabilityLevel: metrics.ALPHA,
+		Help: "Failures to register managed clusters or to remove them, by driver and operation (grant, revoke, provision, withdraw, cleanup or approve). Each is tried again.",
+	}, []string{"driver", "operation"})
+	registered = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Subsystem: "hub_apiserver", Name: "registered_clusters", StabilityLevel: metrics.ALPHA,
+		Help: "Managed clusters that have access to the hub, by driver, as the replica that acts knows it.",
+	}, []string{"driver"})
+
+	registerMetrics = sync.OnceFunc(func() {
+		legacyregistry.MustRegister(acceptances, denials, failures, registered)
+	})
+)
+
+func driverOf(record *registerv1alpha1.ManagedClusterRegistration) string {
+	if record == nil {
+		return ""
+	}
+	return string(record.Spec.Driver)
+}
+
+func countFailure(record *registerv1alpha1.ManagedClusterRegistration, operation string) {
+	failures.WithLabelValues(driverOf(record), operation).Inc()
+}
+
+// census knows which clusters have access, and by which driver.
+type census struct {
+	mu       sync.Mutex
+	byName   map[string]string
+	byDriver map[string]int
+}
+
+func newCensus() *census {
+	return &census{byName: map[string]string{}, byDriver: map[string]int{}}
+}
+
+// set says by which driver a cluster has access, or with an empty one that it has none.
+func (c *census) set(cluster, driver string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.byName[cluster]
+	if before == driver {
+		return
+	}
+	delete(c.byName, cluster)
+	if driver != "" {
+		c.byName[cluster] = driver
+	}
+	c.count(before, -1)
+	c.count(driver, 1)
+}
+
+func (c *census) count(driver string, by int) {
+	if driver == "" {
+		return
+	}
+	c.byDriver[driver] += by
+	registered.WithLabelValues(driver).Set(float64(c.byDriver[driver]))
+}
+
+// reset forgets all: another replica acts.
+func (c *census) reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for driver := range c.byDriver {
+		registered.WithLabelValues(driver).Set(0)
+	}
+	clear(c.byName)
+	clear(c.byDriver)
+}

@@ -1,0 +1,88 @@
+package registration
+
+import (
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+const (
+	// LeaseName is the name of the Lease, in the namespace of a cluster, that its agent renews.
+	LeaseName = "managed-cluster-lease"
+
+	accessPrefix = "open-cluster-management:managedcluster:"
+	workRole     = "work"
+
+	// allClusters ends the name of a group that certificates of any cluster may carry.
+	allClusters = "managed-clusters"
+)
+
+// agentRoles are the roles of the hub that agents have in the namespace of their
+// cluster. Each is a ClusterRole named with the prefix of access, which comes with
+// the manifests.
+var agentRoles = []string{"registration", workRole, "serviceaccounts", "namespaces", "inventory"}
+
+// ReservedName tells why a cluster cannot have a name; empty if it can. The roles of
+// a cluster of such a name would be those of all clusters, or its namespace would be
+// one that the hub itself needs.
+func ReservedName(cluster string) string {
+	switch {
+	case sharesRole(cluster):
+		return "the hub has a ClusterRole " + accessName(cluster) + " for the agents of all clusters"
+	case cluster == allClusters:
+		return "agents of all clusters may be in the group " + AgentGroups(cluster)[0]
+	case cluster == "default", strings.HasPrefix(cluster, "kube-"), strings.HasPrefix(cluster, "open-cluster-management"):
+		return "the hub needs the namespace " + cluster + " for itself"
+	}
+	return ""
+}
+
+// sharesRole tells whether the ClusterRole that would be that of a cluster is one of all clusters.
+func sharesRole(cluster string) bool { return slices.Contains(agentRoles, cluster) }
+
+// accessName is the name of the ClusterRole and the ClusterRoleBinding of a cluster.
+func accessName(cluster string) string { return accessPrefix + cluster }
+
+// bindingName is the name of the RoleBinding that gives a cluster one of the roles of agents.
+func bindingName(cluster, role string) string { return accessName(cluster) + ":" + role }
+
+// ownBinding tells whether a RoleBinding in the namespace of a cluster is one of its
+// access, also one that an earlier version has made.
+func ownBinding(cluster, name string) bool { return strings.HasPrefix(name, accessName(cluster)+":") }
+
+func clusterRoleRef(name string) rbacv1.RoleRef {
+	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}
+}
+
+func agentSubjects(cluster string) []rbacv1.Subject {
+	var subjects []rbacv1.Subject
+	for _, group := range AgentGroups(cluster) {
+		subjects = append(subjects, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: group})
+	}
+	return subjects
+}
+
+func deniedRules(cluster string) []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{{
+		APIGroups: []string{"cluster.open-cluster-management.io"}, Resources: []string{"managedclusters"},
+		ResourceNames: []string{cluster}, Verbs: []string{"get", "list", "watch"},
+	}}
+}
+
+func acceptedRules(cluster string) []rbacv1.PolicyRule {
+	own := []string{cluster}
+	return []rbacv1.PolicyRule{{
+		APIGroups: []string{"certificates.k8s.io"}, Resources: []string{"certificatesigningrequests"},
+		Verbs: []string{"create", "get", "list", "watch"},
+	}, {
+		APIGroups: []string{"register.open-cluster-management.io"}, Resources: []string{"managedclusters/clientcertificates"},
+		ResourceNames: own, Verbs: []string{"renew"},
+	}, {
+		APIGroups: []string{"cluster.open-cluster-management.io"}, Resources: []string{"managedclusters"},
+		ResourceNames: own, Verbs: []string{"get", "list", "watch", "update", "patch"},
+	}, {
+		APIGroups: []string{"cluster.open-cluster-management.io"}, Resources: []string{"managedclusters/status"},
+		ResourceNames: own, Verbs: []string{"patch", "update"},
+	}}
+}

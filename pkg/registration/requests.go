@@ -1,0 +1,350 @@
+package registration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/klog/v2"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/irsa"
+)
+
+// withdrawnReason is why a cluster is denied whose claim is withdrawn.
+const withdrawnReason = "IRSA claim withdrawn"
+
+var registrations = registerv1alpha1.Resource("managedclusters")
+
+// Acceptance returns what is decided about a cluster.
+func (r *Registrar) Acceptance(ctx context.Context, cluster string) (*registerv1alpha1.ManagedClusterAcceptance, error) {
+	mc, err := r.Clusters.Get(ctx, cluster, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return acceptanceOf(mc), nil
+}
+
+// Decide writes a decision, and returns it with what has come of it.
+func (r *Registrar) Decide(ctx context.Context, decision Decision) (*registerv1alpha1.ManagedClusterAcceptance, error) {
+	mc, err := r.Decisions.Apply(ctx, decision)
+	if err != nil {
+		return nil, err
+	}
+	out := acceptanceOf(mc)
+	registration, err := r.Records.Get(ctx, decision.Cluster)
+	if err != nil {
+		if !apierrors.IsNotFound(err) {
+			klog.FromContext(ctx).Error(err, "reading the registration of a cluster that was decided about", "cluster", decision.Cluster)
+		}
+		return out, nil
+	}
+	out.Status.Driver = registration.Spec.Driver
+	if r.Approver == nil || decision.DryRun || !mc.Spec.HubAcceptsClient || registration.Spec.Driver != registerv1alpha1.DriverCSR {
+		return out, nil
+	}
+	ctx, cancel := afterStore(ctx)
+	defer cancel()
+	if out.Status.ApprovedRequests, err = r.Approver.ApprovePending(ctx, decision.Cluster); err != nil {
+		klog.FromContext(ctx).Error(err, "approving the pending requests of a cluster, which the controller does again", "cluster", decision.Cluster)
+	}
+	return out, nil
+}
+
+func acceptanceOf(mc *clusterv1.ManagedCluster) *registerv1alpha1.ManagedClusterAcceptance {
+	out := &registerv1alpha1.ManagedClusterAcceptance{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: mc.Name, UID: mc.UID, ResourceVersion: mc.ResourceVersion, CreationTimestamp: mc.CreationTimestamp,
+		},
+		Spec: registerv1alpha1.ManagedClusterAcceptanceSpec{Accepted: mc.Spec.HubAcceptsClient},
+	}
+	if a := mc.Status.Acceptance; a != nil {
+		out.Spec.Reason, out.Spec.Requesters = a.Reason, a.Requesters
+		out.Status.DecidedBy, out.Status.DecidedAt = a.DecidedBy, a.DecidedAt.DeepCopy()
+	}
+	return out
+}
+
+// Claim claims the ARN that is given, or else the one that the annotations of the
+// ManagedCluster say, and returns what that takes. To claim the same again is to ask.
+func (r *Registrar) Claim(ctx context.Context, cluster string, given *registerv1alpha1.ManagedClusterIRSA, dryRun bool) (*registerv1alpha1.ManagedClusterIRSA, error) {
+	mc, registration, err := r.registered(ctx, cluster, dryRun)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.mayClaim(ctx, registration); err != nil {
+		return nil, err
+	}
+	identity, err := r.asked(mc, given)
+	if err != nil {
+		return nil, err
+	}
+	if given.UID != "" && given.UID != mc.UID {
+		return nil, refused(cluster, "the ManagedCluster was deleted and made again")
+	}
+	current := registration.Spec.IRSA
+	switch {
+	case current != nil && current.Withdrawn:
+		return nil, refused(cluster, "the former claim of the cluster is being withdrawn: try again later")
+	case current != nil && current.ManagedClusterARN == identity.Managed.String():
+		return r.answer(mc, registration, given.Spec)
+	case current != nil:
+		return nil, refused(cluster, "the cluster has claimed another ARN: withdraw that first")
+	case mc.DeletionTimestamp != nil:
+		return nil, refused(cluster, "the cluster is being deleted")
+	case mc.Spec.HubAcceptsClient:
+		return nil, refused(cluster, "the hub has accepted the cluster without a claim: it has to be denied first")
+	case meta.IsStatusConditionTrue(registration.Status.Conditions, registerv1alpha1.RegistrationAccessGranted):
+		return nil, refused(cluster, "the access of the cluster is being removed: try again later")
+	}
+
+	user := callerOf(ctx).Username
+	if dryRun {
+		claimed := r.claimBy(identity, user)
+		if err := r.reserve(ctx, identity, mc, claimed, true); err != nil {
+			return nil, unclaimable(cluster, err)
+		}
+		registration = registration.DeepCopy()
+		setClaim(registration, identity, claimed)
+		return r.answer(mc, registration, given.Spec)
+	}
+	err = r.take(ctx, mc, identity, user, func(registration *registerv1alpha1.ManagedClusterRegistration) bool {
+		return registration.Spec.IRSA == nil
+	})
+	if err != nil {
+		return nil, unclaimable(cluster, err)
+	}
+	if registration, err = r.Records.Get(ctx, cluster); err != nil {
+		return nil, err
+	}
+	return r.answer(mc, registration, given.Spec)
+}
+
+// registered returns a cluster with its registration, which is made if it is missing.
+func (r *Registrar) registered(ctx context.Context, cluster string, dryRun bool) (*clusterv1.ManagedCluster, *registerv1alpha1.ManagedClusterRegistration, error) {
+	mc, err := r.Clusters.Get(ctx, cluster, metav1.GetOptions{})
+	if err != nil {
+		return nil, nil, err
+	}
+	registration, err := r.Records.Get(ctx, cluster)
+	switch {
+	case apierrors.IsNotFound(err) && dryRun:
+		return mc, r.newRecord(mc, registerv1alpha1.Requester{Username: mc.Annotations[RequestedByAnnotation]}, nil), nil
+	case apierrors.IsNotFound(err):
+		if err := r.EnsureRecord(ctx, mc); err != nil {
+			return nil, nil, err
+		}
+		if registration, err = r.Records.Get(ctx, cluster); err != nil {
+			return nil, nil, err
+		}
+	case err != nil:
+		return nil, nil, err
+	}
+	if registration.Spec.ManagedClusterUID != mc.UID {
+		return nil, nil, refused(cluster, "what the hub had made for a former cluster of this name is still being removed: try again later")
+	}
+	return mc, registration, nil
+}
+
+// mayClaim lets whoever created a ManagedCluster say what it is, and whoever may
+// decide about it.
+func (r *Registrar) mayClaim(ctx context.Context, registration *registerv1alpha1.ManagedClusterRegistration) error {
+	if by := registration.Spec.RequestedBy.Username; by != "" && by == callerOf(ctx).Username {
+		return nil
+	}
+	return r.MayDecide(ctx, registration.Name)
+}
+
+// asked returns the identity that is to be claimed.
+func (r *Registrar) asked(mc *clusterv1.ManagedCluster, given *registerv1alpha1.ManagedClusterIRSA) (irsa.Identity, error) {
+	path := field.NewPath("spec", "managedClusterARN")
+	invalidClaim := func(errs ...*field.Error) error {
+		return apierrors.NewInvalid(registerv1alpha1.SchemeGroupVersion.WithKind("ManagedClusterIRSA").GroupKind(), mc.Name, errs)
+	}
+	if r.HubARN == nil {
+		return irsa.Identity{}, invalidClaim(field.Forbidden(path, noIRSA))
+	}
+	if given.Spec.ManagedClusterARN == "" {
+		claimed, errs := readClaim(r.HubARN, mc.Annotations)
+		if len(errs) > 0 {
+			return irsa.Identity{}, invalidClaim(errs...)
+		}
+		if claimed == nil {
+			return irsa.Identity{}, invalidClaim(field.Required(path, "and no annotation of the ManagedCluster says it"))
+		}
+		return claimed.Identity, nil
+	}
+	identity, err := identify(*r.HubARN, given.Spec.ManagedClusterARN)
+	if err != nil {
+		return irsa.Identity{}, invalidClaim(field.Invalid(path, shown(given.Spec.ManagedClusterARN), err.Error()))
+	}
+	return identity, nil
+}
+
+// Claimed returns what the claim of a cluster takes, and its state.
+func (r *Registrar) Claimed(ctx context.Context, cluster string) (*registerv1alpha1.ManagedClusterIRSA, error) {
+	mc, err := r.Clusters.Get(ctx, cluster, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	registration, err := r.Records.Get(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	if registration.Spec.ManagedClusterUID != mc.UID || registration.Spec.IRSA == nil || r.HubARN == nil {
+		return nil, noClaim(cluster)
+	}
+	return r.answer(mc, registration, registerv1alpha1.ManagedClusterIRSASpec{})
+}
+
+// Withdraw withdraws the claim of a cluster, which is denied if it was accepted.
+// admit judges the claim before anything is written.
+func (r *Registrar) Withdraw(ctx context.Context, cluster string, admit func(*registerv1alpha1.ManagedClusterIRSA) error, dryRun bool) (*registerv1alpha1.ManagedClusterIRSA, error) {
+	mc, registration, err := r.registered(ctx, cluster, dryRun)
+	if err != nil {
+		return nil, err
+	}
+	if registration.Spec.IRSA == nil || r.HubARN == nil {
+		return nil, noClaim(cluster)
+	}
+	if mc.Spec.HubAcceptsClient {
+		err = r.MayDecide(ctx, cluster)
+	} else {
+		err = r.mayClaim(ctx, registration)
+	}
+	if err != nil {
+		return nil, err
+	}
+	out, err := r.answer(mc, registration, registerv1alpha1.ManagedClusterIRSASpec{})
+	if err != nil {
+		return nil, err
+	}
+	if err := admit(out); err != nil {
+		return nil, err
+	}
+	if mc.Spec.HubAcceptsClient {
+		mc, err = r.Decisions.Apply(ctx, Decision{
+			Cluster: cluster, UID: mc.UID, Acceptance: clusterv1.Acceptance{Reason: withdrawnReason}, DryRun: dryRun,
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if dryRun {
+		out.Status.Accepted = mc.Spec.HubAcceptsClient
+		return out, nil
+	}
+	registration, err = r.Records.Update(ctx, cluster, func(current *registerv1alpha1.ManagedClusterRegistration) error {
+		if current.UID != registration.UID || current.Spec.IRSA == nil || current.Spec.IRSA.ManagedClusterARN != registration.Spec.IRSA.ManagedClusterARN {
+			return refused(cluster, "the claim has changed meanwhile")
+		}
+		current.Spec.IRSA.Withdrawn = true
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	// What nothing was made for needs no controller to end.
+	if registration.Status.IRSA == nil || !registration.Status.IRSA.Provisioned {
+		if err := r.ForgetClaim(ctx, cluster); err != nil {
+			klog.FromContext(ctx).Error(err, "forgetting the claim of a cluster, which the controller does again", "cluster", cluster)
+		}
+	}
+	return r.answer(mc, registration, registerv1alpha1.ManagedClusterIRSASpec{})
+}
+
+// ForgetClaim ends a withdrawn claim of which nothing is left in AWS, and gives the
+// identity back. The cluster is registered with csr afterwards, where the hub offers
+// that. It fails while something may be left, and does nothing for a claim that is not withdrawn.
+func (r *Registrar) ForgetClaim(ctx context.Context, cluster string) error {
+	var hash string
+	registration, err := r.Records.Update(ctx, cluster, func(registration *registerv1alpha1.ManagedClusterRegistration) error {
+		hash = ""
+		if registration.Spec.IRSA == nil || !registration.Spec.IRSA.Withdrawn {
+			return nil
+		}
+		if registration.Status.IRSA != nil {
+			if registration.Status.IRSA.Provisioned {
+				return fmt.Errorf("AWS may have something of the claim of cluster %s", cluster)
+			}
+			hash = registration.Status.IRSA.Hash
+		}
+		registration.Spec.IRSA, registration.Status.IRSA = nil, nil
+		registration.Spec.Driver = r.defaultDriver()
+		return nil
+	})
+	if err != nil || hash == "" {
+		return err
+	}
+	// Only now: until here the registration has the claim, and nobody else may.
+	if err := r.Records.Release(ctx, hash, registration.Spec.ManagedClusterUID); err != nil {
+		return fmt.Errorf("releasing the identity %s: %w", hash, err)
+	}
+	return nil
+}
+
+// answer is what the claim of a registration takes.
+func (r *Registrar) answer(mc *clusterv1.ManagedCluster, registration *registerv1alpha1.ManagedClusterRegistration, asked registerv1alpha1.ManagedClusterIRSASpec) (*registerv1alpha1.ManagedClusterIRSA, error) {
+	claimed := registration.Spec.IRSA
+	identity, err := identify(*r.HubARN, claimed.ManagedClusterARN)
+	if err != nil {
+		return nil, apierrors.NewInternalError(fmt.Errorf("the claim of cluster %s: %w", mc.Name, err))
+	}
+	desired := irsa.Desired{Identity: identity, Mapping: r.Mapping, ClusterName: mc.Name}
+	out := &registerv1alpha1.ManagedClusterIRSA{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: mc.Name, UID: mc.UID, ResourceVersion: registration.ResourceVersion, CreationTimestamp: claimed.ClaimedAt,
+		},
+		Spec: registerv1alpha1.ManagedClusterIRSASpec{
+			ManagedClusterARN: claimed.ManagedClusterARN, OIDCProvider: asked.OIDCProvider, ServiceAccounts: asked.ServiceAccounts,
+		},
+		Status: registerv1alpha1.ManagedClusterIRSAState{
+			HubClusterARN: identity.Hub.String(),
+			Hash:          identity.Hash(),
+			HubRole: &registerv1alpha1.IAMRole{
+				Name: identity.HubRoleName(), ARN: identity.HubRoleARN(),
+				TrustPolicy: identity.HubTrustPolicy().JSON(), AccessPolicy: identity.HubAccessPolicy().JSON(), Tags: identity.Tags(),
+			},
+			ManagedClusterRole: &registerv1alpha1.IAMRole{
+				Name: identity.ManagedClusterRoleName(), ARN: identity.ManagedClusterRoleARN(),
+				TrustPolicy:  identity.ManagedClusterTrustPolicy(asked.OIDCProvider, asked.ServiceAccounts...).JSON(),
+				AccessPolicy: identity.ManagedClusterAccessPolicy().JSON(), Tags: identity.Tags(),
+			},
+			Commands: identity.Commands(asked.OIDCProvider, asked.ServiceAccounts...),
+			Accepted: mc.Spec.HubAcceptsClient,
+		},
+	}
+	if groups := desired.Groups(); len(groups) > 0 {
+		out.Status.Group = groups[0]
+	}
+	for _, condition := range registration.Status.Conditions {
+		if condition.Type == registerv1alpha1.RegistrationIdentityReady || condition.Type == registerv1alpha1.RegistrationCleanedUp {
+			out.Status.Conditions = append(out.Status.Conditions, condition)
+		}
+	}
+	return out, nil
+}
+
+func refused(cluster, why string) error {
+	return apierrors.NewConflict(registrations, cluster, errors.New(why))
+}
+
+func noClaim(cluster string) error {
+	return apierrors.NewNotFound(registerv1alpha1.Resource("managedclusters/irsa"), cluster)
+}
+
+// unclaimable turns a refusal to take an identity into an answer, which names nobody else.
+func unclaimable(cluster string, err error) error {
+	switch {
+	case errors.Is(err, ErrClaimed):
+		return refused(cluster, "the ARN, or one of the same account and cluster name, is claimed already")
+	case errors.Is(err, errTaken):
+		return refused(cluster, "the registration has changed meanwhile: try again")
+	}
+	return err
+}

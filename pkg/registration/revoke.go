@@ -1,0 +1,191 @@
+package registration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/util/retry"
+
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+)
+
+// Revoke takes the access of a cluster away, whatever of it is there: its agents can
+// only look at their own ManagedCluster afterwards. What opens most is closed first,
+// and a failure keeps nothing else open. It needs no cache, and may be called at any
+// time and by any replica.
+func (a *Access) Revoke(ctx context.Context, cluster string) error {
+	var errs []error
+	if !sharesRole(cluster) {
+		errs = append(errs, a.narrow(ctx, cluster))
+	}
+	errs = append(errs, a.revokeRoleBindings(ctx, cluster))
+	err := a.hub.CoordinationV1().Leases(cluster).Delete(ctx, LeaseName, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		errs = append(errs, fmt.Errorf("deleting its Lease: %w", err))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("revoking the access of cluster %s: %w", cluster, err)
+	}
+	return nil
+}
+
+// Revoked tells, by the caches, whether Revoke would find nothing to do.
+func (a *Access) Revoked(cluster string) (bool, error) {
+	if a.cached == nil {
+		return false, nil
+	}
+	if !sharesRole(cluster) {
+		role, err := a.cached.ClusterRoles.Get(accessName(cluster))
+		if err != nil && !apierrors.IsNotFound(err) {
+			return false, err
+		}
+		if err == nil && setRules(role.DeepCopy(), deniedRules(cluster)) {
+			return false, nil
+		}
+		binding, err := a.cached.ClusterRoleBindings.Get(accessName(cluster))
+		if err != nil && !apierrors.IsNotFound(err) {
+			return false, err
+		}
+		if err == nil && binding.RoleRef != clusterRoleRef(accessName(cluster)) {
+			return false, nil
+		}
+	}
+	bindings, err := a.cached.RoleBindings.RoleBindings(cluster).List(labels.Everything())
+	if err != nil {
+		return false, err
+	}
+	for _, binding := range bindings {
+		if ownBinding(cluster, binding.Name) && (binding.DeletionTimestamp == nil || len(binding.Subjects) > 0) {
+			return false, nil
+		}
+	}
+	_, err = a.cached.Leases.Leases(cluster).Get(LeaseName)
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	return false, err
+}
+
+// Remove removes what Revoke leaves, after Revoke. It is not done while something of
+// it is still there, such as what a finalizer of somebody else holds.
+func (a *Access) Remove(ctx context.Context, cluster string) (done bool, err error) {
+	if err := a.Revoke(ctx, cluster); err != nil {
+		return false, err
+	}
+	if sharesRole(cluster) {
+		return true, nil
+	}
+	done = true
+	for _, remove := range []func(context.Context, string) (bool, error){
+		gone(a.hub.RbacV1().ClusterRoleBindings()), gone(a.hub.RbacV1().ClusterRoles()),
+	} {
+		removed, err := remove(ctx, accessName(cluster))
+		if err != nil {
+			return false, fmt.Errorf("removing the roles of cluster %s: %w", cluster, err)
+		}
+		done = done && removed
+	}
+	return done, nil
+}
+
+// gone returns what deletes an object and tells whether it is gone.
+func gone[T object[T]](objects client[T]) func(context.Context, string) (bool, error) {
+	return func(ctx context.Context, name string) (bool, error) {
+		err := objects.Delete(ctx, name, metav1.DeleteOptions{})
+		if err == nil {
+			_, err = objects.Get(ctx, name, metav1.GetOptions{})
+		}
+		if apierrors.IsNotFound(err) {
+			return true, nil
+		}
+		return false, err
+	}
+}
+
+// narrow leaves a cluster nothing but to look at itself. Where its role cannot be
+// changed, it loses it.
+func (a *Access) narrow(ctx context.Context, cluster string) error {
+	name := accessName(cluster)
+	roles, bindings := a.hub.RbacV1().ClusterRoles(), a.hub.RbacV1().ClusterRoleBindings()
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		role, err := roles.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if !setRules(role, deniedRules(cluster)) {
+			return nil
+		}
+		_, err = roles.Update(ctx, role, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil && !apierrors.IsNotFound(err) {
+		if unbound := bindings.Delete(ctx, name, metav1.DeleteOptions{}); unbound != nil && !apierrors.IsNotFound(unbound) {
+			err = errors.Join(err, unbound)
+		}
+		return fmt.Errorf("narrowing ClusterRole %s: %w", name, err)
+	}
+	binding, err := bindings.Get(ctx, name, metav1.GetOptions{})
+	if err == nil && binding.RoleRef != clusterRoleRef(name) {
+		err = bindings.Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &binding.UID}})
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("checking ClusterRoleBinding %s: %w", name, err)
+	}
+	return nil
+}
+
+// revokeRoleBindings removes the RoleBindings of a cluster in its namespace.
+func (a *Access) revokeRoleBindings(ctx context.Context, cluster string) error {
+	list, err := a.hub.RbacV1().RoleBindings(cluster).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("listing RoleBindings: %w", err)
+	}
+	var errs []error
+	for i := range list.Items {
+		binding := &list.Items[i]
+		if !ownBinding(cluster, binding.Name) {
+			continue
+		}
+		if err := a.removeRoleBinding(ctx, binding); err != nil && !apierrors.IsNotFound(err) {
+			errs = append(errs, fmt.Errorf("removing RoleBinding %s: %w", binding.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// removeRoleBinding deletes a RoleBinding, and takes from it first what would keep it
+// in force: our finalizer, and for the sake of those of others its subjects.
+func (a *Access) removeRoleBinding(ctx context.Context, binding *rbacv1.RoleBinding) error {
+	bindings := a.hub.RbacV1().RoleBindings(binding.Namespace)
+	if len(binding.Finalizers) > 0 {
+		current := binding
+		err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+			update := current.DeepCopy()
+			update.Subjects = nil
+			update.Finalizers = slices.DeleteFunc(update.Finalizers, func(f string) bool { return f == workv1.ManifestWorkFinalizer })
+			if equality.Semantic.DeepEqual(update, current) {
+				return nil
+			}
+			_, err := bindings.Update(ctx, update, metav1.UpdateOptions{})
+			if apierrors.IsConflict(err) {
+				latest, readErr := bindings.Get(ctx, binding.Name, metav1.GetOptions{})
+				if readErr != nil {
+					return readErr
+				}
+				current = latest
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return bindings.Delete(ctx, binding.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &binding.UID}})
+}

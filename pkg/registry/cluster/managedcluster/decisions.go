@@ -1,0 +1,100 @@
+package managedcluster
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster"
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/registration"
+)
+
+// Decisions reads ManagedClusters and writes decisions about them, in the store that
+// the row of ManagedClusters gives it.
+type Decisions struct {
+	store atomic.Pointer[REST]
+}
+
+var (
+	_ registration.Decider  = &Decisions{}
+	_ registration.Clusters = &Decisions{}
+)
+
+// NewDecisions returns Decisions, which can be used once the row that has them is served.
+func NewDecisions() *Decisions { return &Decisions{} }
+
+func (d *Decisions) at(ctx context.Context) (context.Context, *REST, error) {
+	store := d.store.Load()
+	if store == nil {
+		return nil, nil, apierrors.NewServiceUnavailable("ManagedClusters are not served yet")
+	}
+	ctx = request.WithNamespace(ctx, metav1.NamespaceNone)
+	return request.WithRequestInfo(ctx, &request.RequestInfo{
+		IsResourceRequest: true, APIGroup: clusterv1.GroupName, APIVersion: clusterv1.SchemeGroupVersion.Version, Resource: "managedclusters",
+	}), store, nil
+}
+
+// Get implements registration.Clusters.
+func (d *Decisions) Get(ctx context.Context, name string, options metav1.GetOptions) (*clusterv1.ManagedCluster, error) {
+	ctx, store, err := d.at(ctx)
+	if err != nil {
+		return nil, err
+	}
+	obj, err := store.Get(ctx, name, &options)
+	if err != nil {
+		return nil, err
+	}
+	return versioned(obj)
+}
+
+// Decide implements registration.Decisions.
+func (d *Decisions) Decide(ctx context.Context, name string, uid types.UID, acceptance clusterv1.Acceptance) (*clusterv1.ManagedCluster, error) {
+	return d.Apply(ctx, registration.Decision{Cluster: name, UID: uid, Acceptance: acceptance})
+}
+
+// Apply implements registration.Decider.
+func (d *Decisions) Apply(ctx context.Context, decision registration.Decision) (*clusterv1.ManagedCluster, error) {
+	ctx, store, err := d.at(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var acceptance cluster.Acceptance
+	if err := clusterv1.Convert_v1_Acceptance_To_cluster_Acceptance(&decision.Acceptance, &acceptance, nil); err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	options := &metav1.UpdateOptions{}
+	if decision.DryRun {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	ctx = context.WithValue(ctx, decisionKey{}, &acceptance)
+	obj, _, err := store.Update(ctx, decision.Cluster, rest.DefaultUpdatedObjectInfo(nil, func(_ context.Context, _, old runtime.Object) (runtime.Object, error) {
+		c, err := internal(old)
+		if err != nil {
+			return nil, err
+		}
+		conflict := func(why string) error {
+			return apierrors.NewConflict(clusterv1.Resource("managedclusters"), decision.Cluster, errors.New(why))
+		}
+		switch {
+		case decision.UID != "" && decision.UID != c.UID:
+			return nil, conflict("the ManagedCluster was deleted and made again")
+		case decision.ResourceVersion != "" && decision.ResourceVersion != c.ResourceVersion:
+			return nil, conflict("the ManagedCluster has changed since it was read")
+		}
+		c = c.DeepCopy()
+		c.Spec.HubAcceptsClient = acceptance.Accepted
+		return c, nil
+	}), nil, nil, false, options)
+	if err != nil {
+		return nil, err
+	}
+	return versioned(obj)
+}

@@ -1,0 +1,275 @@
+package fakeaws
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// AuthenticationMode is where an EKS cluster looks for who a caller is.
+type AuthenticationMode string
+
+const (
+	// ModeAPI is access entries only.
+	ModeAPI AuthenticationMode = "API"
+	// ModeAPIAndConfigMap is access entries first, then the ConfigMap aws-auth.
+	ModeAPIAndConfigMap AuthenticationMode = "API_AND_CONFIG_MAP"
+	// ModeConfigMap is the ConfigMap aws-auth only.
+	ModeConfigMap AuthenticationMode = "CONFIG_MAP"
+)
+
+const (
+	standardEntry     = "STANDARD"
+	kubernetesVersion = "1.34"
+)
+
+var (
+	clusterNamePattern = regexp.MustCompile(`^[0-9A-Za-z][A-Za-z0-9_-]{0,99}$`)
+	entryTypes         = []string{standardEntry, "EC2", "EC2_LINUX", "EC2_WINDOWS", "FARGATE_LINUX", "HYBRID_LINUX", "HYPERPOD_LINUX"}
+	// reservedPrefixes are those of names that EKS keeps for itself.
+	reservedPrefixes = []string{"system:", "eks:", "aws:", "amazon:", "iam:"}
+)
+
+// AddCluster makes an EKS cluster. Of one that is there already only the mode changes.
+func (s *Server) AddCluster(clusterARN string, mode AuthenticationMode) error {
+	a, name, ok := parseClusterARN(clusterARN)
+	if !ok {
+		return fmt.Errorf("%q is no ARN of an EKS cluster", clusterARN)
+	}
+	switch mode {
+	case ModeAPI, ModeAPIAndConfigMap, ModeConfigMap:
+	default:
+		return fmt.Errorf("unknown authentication mode %q", mode)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, err := s.state.account(a.AccountID, a.Partition); err != nil {
+		return err
+	}
+	c := s.state.Clusters[clusterARN]
+	if c == nil {
+		c = &clusterRecord{
+			ARN: clusterARN, Name: name, AccountID: a.AccountID, Region: a.Region,
+			CreatedAt: s.clock.Now().UTC(), Entries: map[string]*entryRecord{},
+		}
+		s.state.Clusters[clusterARN] = c
+	}
+	c.Mode = mode
+	return s.save()
+}
+
+// SetClusterEndpoint sets what DescribeCluster says of where the API server is: its URL,
+// and its certificate authority in PEM.
+func (s *Server) SetClusterEndpoint(clusterARN, endpoint string, ca []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.state.Clusters[clusterARN]
+	if c == nil {
+		return fmt.Errorf("there is no cluster %s", clusterARN)
+	}
+	c.Endpoint, c.CA = endpoint, slices.Clone(ca)
+	return s.save()
+}
+
+// eksInput is the body of a request.
+type eksInput map[string]json.RawMessage
+
+// eksRoute is a path of EKS. An element in braces is a parameter.
+type eksRoute struct {
+	method, path, name string
+	op                 *operation
+}
+
+var eksRoutes = []eksRoute{
+	{"GET", "/clusters", "ListClusters", &operation{resource: anyCluster, run: (*Server).listClusters}},
+	{"GET", "/clusters/{name}", "DescribeCluster", &operation{resource: clusterResource, run: (*Server).describeCluster}},
+	{"POST", "/clusters/{clusterName}/access-entries", "CreateAccessEntry", &operation{resource: clusterResource, alsoNeeds: eksTagAction, run: (*Server).createAccessEntry, writes: true}},
+	{"GET", "/clusters/{clusterName}/access-entries", "ListAccessEntries", &operation{resource: clusterResource, run: (*Server).listAccessEntries}},
+	{"GET", "/clusters/{clusterName}/access-entries/{principalArn}", "DescribeAccessEntry", &operation{resource: entryResource, run: (*Server).describeAccessEntry}},
+	{"POST", "/clusters/{clusterName}/access-entries/{principalArn}", "UpdateAccessEntry", &operation{resource: entryResource, run: (*Server).updateAccessEntry, writes: true}},
+	{"DELETE", "/clusters/{clusterName}/access-entries/{principalArn}", "DeleteAccessEntry", &operation{resource: entryResource, run: (*Server).deleteAccessEntry, writes: true}},
+	{"POST", "/tags/{resourceArn}", "TagResource", &operation{resource: taggedResource, run: (*Server).tagResource, writes: true}},
+	{"DELETE", "/tags/{resourceArn}", "UntagResource", &operation{resource: taggedResource, run: (*Server).untagResource, writes: true}},
+	{"GET", "/tags/{resourceArn}", "ListTagsForResource", &operation{resource: taggedResource, run: (*Server).listTagsForResource}},
+}
+
+// decodeEKS finds the operation of a request, and its parameters.
+func decodeEKS(r *request) *apiError {
+	r.service = serviceEKS
+	given := strings.Split(strings.TrimPrefix(r.http.URL.EscapedPath(), "/"), "/")
+	for _, route := range eksRoutes {
+		if route.method != r.http.Method {
+			continue
+		}
+		params, ok := matchPath(strings.Split(strings.TrimPrefix(route.path, "/"), "/"), given)
+		if !ok {
+			continue
+		}
+		r.name, r.op, r.params = route.name, route.op, params
+		for name, values := range r.http.URL.Query() {
+			r.params[name] = strings.Join(values, ",")
+		}
+		if len(r.body) > 0 {
+			if err := json.Unmarshal(r.body, &r.input); err != nil {
+				return errorf(http.StatusBadRequest, "SerializationException", "%v", err)
+			}
+		}
+		return nil
+	}
+	r.params = map[string]string{"path": r.http.Method + " " + r.http.URL.Path}
+	return errorf(http.StatusNotFound, "UnknownOperationException", "There is no operation %s %s", r.http.Method, r.http.URL.Path)
+}
+
+func matchPath(want, given []string) (map[string]string, bool) {
+	if len(want) != len(given) {
+		return nil, false
+	}
+	params := map[string]string{}
+	for i, element := range want {
+		value, err := url.PathUnescape(given[i])
+		if err != nil || value == "" {
+			return nil, false
+		}
+		if name, ok := strings.CutPrefix(element, "{"); ok {
+			params[strings.TrimSuffix(name, "}")] = value
+		} else if element != value {
+			return nil, false
+		}
+	}
+	return params, true
+}
+
+func (r *request) clusterARN() string {
+	name := r.params["clusterName"]
+	if name == "" {
+		name = r.params["name"]
+	}
+	return fmt.Sprintf("arn:%s:eks:%s:%s:cluster/%s", r.caller.Partition, r.region, r.caller.AccountID, name)
+}
+
+func clusterResource(_ *Server, r *request) string { return r.clusterARN() }
+
+func anyCluster(_ *Server, r *request) string { return r.clusterARN() + "*" }
+
+func taggedResource(_ *Server, r *request) string { return r.params["resourceArn"] }
+
+func entryResource(s *Server, r *request) string {
+	principal := r.params["principalArn"]
+	if c := s.state.Clusters[r.clusterARN()]; c != nil && c.Entries[principal] != nil {
+		return c.Entries[principal].ARN
+	}
+	return entryARN(r.caller.Partition, r.region, r.caller.AccountID, r.params["clusterName"], principal, "*")
+}
+
+func entryARN(partition, region, accountID, cluster, principal, id string) string {
+	p, _ := parseARN(principal)
+	kind, name, _ := strings.Cut(p.Resource, "/")
+	name = name[strings.LastIndexByte(name, '/')+1:]
+	return fmt.Sprintf("arn:%s:eks:%s:%s:access-entry/%s/%s/%s/%s/%s", partition, region, accountID, cluster, kind, p.AccountID, name, id)
+}
+
+// eksTagAction is what a new access entry with tags needs as well.
+func eksTagAction(r *request) []permission {
+	var tags map[string]string
+	var principal string
+	if json.Unmarshal(r.input["tags"], &tags) != nil || len(tags) == 0 || json.Unmarshal(r.input["principalArn"], &principal) != nil {
+		return nil
+	}
+	return []permission{{"eks:TagResource", entryARN(r.caller.Partition, r.region, r.caller.AccountID, r.params["clusterName"], principal, "*")}}
+}
+
+// cluster returns the cluster that the request names.
+func (s *Server) cluster(r *request) (*clusterRecord, *apiError) {
+	c := s.state.Clusters[r.clusterARN()]
+	if c == nil {
+		name := r.clusterARN()[strings.LastIndexByte(r.clusterARN(), '/')+1:]
+		return nil, errorf(http.StatusNotFound, "ResourceNotFoundException", "No cluster found for name: %s.", name)
+	}
+	return c, nil
+}
+
+func (c *clusterRecord) fail(status int, code, format string, args ...any) *apiError {
+	e := errorf(status, code, format, args...)
+	e.Fields = map[string]string{"clusterName": c.Name}
+	return e
+}
+
+func (c *clusterRecord) invalid(format string, args ...any) *apiError {
+	return c.fail(http.StatusBadRequest, "InvalidParameterException", format, args...)
+}
+
+func (s *Server) listClusters(r *request) (any, *apiError) {
+	var names []string
+	for _, c := range s.state.Clusters {
+		if c.AccountID == r.caller.AccountID && c.Region == r.region {
+			names = append(names, c.Name)
+		}
+	}
+	page, next, e := eksPage(r, names)
+	if e != nil {
+		return nil, e
+	}
+	return withNext(map[string]any{"clusters": page}, next), nil
+}
+
+func (s *Server) describeCluster(r *request) (any, *apiError) {
+	c, e := s.cluster(r)
+	if e != nil {
+		return nil, e
+	}
+	return map[string]any{"cluster": map[string]any{
+		"name": c.Name, "arn": c.ARN, "createdAt": epoch(c.CreatedAt), "version": kubernetesVersion, "status": "ACTIVE",
+		"endpoint": c.Endpoint, "certificateAuthority": map[string]any{"data": c.CA},
+		"accessConfig": map[string]any{"authenticationMode": c.Mode}, "tags": orEmpty(c.Tags),
+	}}, nil
+}
+
+func epoch(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
+
+func orEmpty(tags map[string]string) map[string]string {
+	if tags == nil {
+		return map[string]string{}
+	}
+	return tags
+}
+
+func withNext(out map[string]any, next string) map[string]any {
+	if next != "" {
+		out["nextToken"] = next
+	}
+	return out
+}
+
+// eksPage returns the page of names that the request wants, and the token of the next.
+func eksPage(r *request, names []string) (page []string, next string, e *apiError) {
+	slices.Sort(names)
+	limit := 100
+	if text := r.params["maxResults"]; text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > 100 {
+			return nil, "", errorf(http.StatusBadRequest, "InvalidParameterException", "maxResults needs to be between 1 and 100.")
+		}
+		limit = n
+	}
+	if token := r.params["nextToken"]; token != "" {
+		after, err := decodeMarker(token)
+		if err != nil {
+			return nil, "", errorf(http.StatusBadRequest, "InvalidParameterException", "Invalid nextToken.")
+		}
+		i, found := slices.BinarySearch(names, after)
+		if found {
+			i++
+		}
+		names = names[i:]
+	}
+	if len(names) <= limit {
+		return slices.Concat([]string{}, names), "", nil
+	}
+	return names[:limit], encodeMarker(names[limit-1]), nil
+}
