@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientauthenticationv1 "k8s.io/client-go/pkg/apis/clientauthentication/v1"
 	clientauthenticationv1beta1 "k8s.io/client-go/pkg/apis/clientauthentication/v1beta1"
+	cliflag "k8s.io/component-base/cli/flag"
 
 	"open-cluster-management.io/hub-apiserver/pkg/irsa/awstoken"
 )
@@ -54,10 +55,14 @@ with are those that the AWS SDK finds by itself: in a pod, the IAM role of its S
 			return err
 		},
 	}
-	flags := command.Flags()
+	var sets cliflag.NamedFlagSets
+	flags := sets.FlagSet("aws-token")
 	flags.StringVar(&options.Region, "region", "", "AWS region of the hub's cluster.")
 	flags.StringVar(&options.ClusterName, "cluster-name", "", "Name of the hub's cluster in EKS.")
 	flags.StringVar(&options.RoleARN, "role", "", "ARN of the IAM role to act as; the identity that is found by itself if empty.")
+	command.Flags().AddFlagSet(flags)
+	// Otherwise it would show the flags of the agent.
+	cliflag.SetUsageAndHelpFunc(command, sets, 0)
 	for _, required := range []string{"region", "cluster-name"} {
 		// It is about a flag that was just defined.
 		_ = command.MarkFlagRequired(required)

@@ -155,8 +155,7 @@ func TestAcceptAsksNoCertificateOfIAMRoles(t *testing.T) {
 func TestAcceptWaits(t *testing.T) {
 	hub, _, _, _ := publicHub(t)
 	ocm := ocmOf(t, hub)
-	finished := make(chan outcome, 1)
-	go func() { finished <- clusteradm(t, hub, "accept", "--clusters=late", "--wait", "--timeout=1m") }()
+	finished := started(t, hub, "accept", "--clusters=late", "--wait", "--timeout=1m")
 	createCluster(t, hub, "late", nil)
 	eventually(t, "the cluster is accepted", func(ctx context.Context) error {
 		cluster, err := ocm.ClusterV1().ManagedClusters().Get(ctx, "late", metav1.GetOptions{})

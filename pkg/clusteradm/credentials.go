@@ -48,7 +48,7 @@ func readCredentials(ctx context.Context, kube kubernetes.Interface, namespace s
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("Secret %s in %s: %w", hubSecret, namespace, err)
+		return nil, fmt.Errorf("the Secret %s in %s: %w", hubSecret, namespace, err)
 	}
 	c := &hubCredentials{namespace: namespace, cluster: string(secret.Data[clusterNameKey]), hubHash: string(secret.Data[hubHashKey]), data: secret.Data}
 	content := secret.Data[kubeconfigKey]
@@ -57,11 +57,11 @@ func readCredentials(ctx context.Context, kube kubernetes.Interface, namespace s
 	}
 	config, err := clientcmd.Load(content)
 	if err != nil {
-		return nil, fmt.Errorf("Secret %s in %s: %s: %w", hubSecret, namespace, kubeconfigKey, err)
+		return nil, fmt.Errorf("the Secret %s in %s: %s: %w", hubSecret, namespace, kubeconfigKey, err)
 	}
 	current := config.Contexts[config.CurrentContext]
 	if current == nil || config.Clusters[current.Cluster] == nil || config.AuthInfos[current.AuthInfo] == nil {
-		return nil, fmt.Errorf("Secret %s in %s: %s: the current context %q is not complete", hubSecret, namespace, kubeconfigKey, config.CurrentContext)
+		return nil, fmt.Errorf("the Secret %s in %s: %s: the current context %q is not complete", hubSecret, namespace, kubeconfigKey, config.CurrentContext)
 	}
 	c.hub, c.user = config.Clusters[current.Cluster], config.AuthInfos[current.AuthInfo]
 	if c.hubHash == "" {
@@ -113,7 +113,7 @@ func (c *hubCredentials) content(data []byte, file string) []byte {
 func tokenFromAgent(ctx context.Context, managed *rest.Config, kube kubernetes.Interface, namespace string, command []string) (string, error) {
 	pods, err := kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: agentLabel})
 	if err != nil {
-		return "", fmt.Errorf("Pods of the agent: %w", err)
+		return "", fmt.Errorf("list the Pods of the agent: %w", err)
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]

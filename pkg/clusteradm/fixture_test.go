@@ -138,15 +138,22 @@ func (o outcome) shows(t *testing.T, texts ...string) {
 // clusteradm runs the command on a cluster, as its administrator.
 func clusteradm(t *testing.T, cluster *localhub.Cluster, args ...string) outcome {
 	t.Helper()
+	return <-started(t, cluster, args...)
+}
+
+// started runs the command beside the test, and tells what came of it.
+func started(t *testing.T, cluster *localhub.Cluster, args ...string) <-chan outcome {
+	t.Helper()
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := cluster.WriteAdminKubeconfig(kubeconfig); err != nil {
 		t.Fatal(err)
 	}
-	return runCommand(t, append([]string{"--kubeconfig", kubeconfig}, args...)...)
+	finished := make(chan outcome, 1)
+	go func() { finished <- runCommand(t, append([]string{"--kubeconfig", kubeconfig}, args...)...) }()
+	return finished
 }
 
 func runCommand(t *testing.T, args ...string) outcome {
-	t.Helper()
 	var out, errOut bytes.Buffer
 	command := New(strings.NewReader(""), &out, &errOut)
 	command.SilenceErrors = true

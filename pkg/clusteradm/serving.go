@@ -107,7 +107,7 @@ func ensureServingSecret(ctx context.Context, kube kubernetes.Interface, now tim
 		}
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("Secret %s in %s: %w", servingSecret, hubNamespace, err)
+		return nil, false, fmt.Errorf("the Secret %s in %s: %w", servingSecret, hubNamespace, err)
 	}
 	return secret, false, nil
 }
@@ -117,14 +117,14 @@ func ensureServingSecret(ctx context.Context, kube kubernetes.Interface, now tim
 func checkServingSecret(secret *corev1.Secret, now time.Time) (bundle []byte, warning string, err error) {
 	bundle = secret.Data[caKey]
 	if _, err := certutil.ParseCertsPEM(bundle); err != nil {
-		return nil, "", fmt.Errorf("Secret %s in %s: %s must have the certificate authority of %s, which goes into the APIServices: %w", servingSecret, hubNamespace, caKey, corev1.TLSCertKey, err)
+		return nil, "", fmt.Errorf("the Secret %s in %s: %s must have the certificate authority of %s, which goes into the APIServices: %w", servingSecret, hubNamespace, caKey, corev1.TLSCertKey, err)
 	}
 	certificates, err := certutil.ParseCertsPEM(secret.Data[corev1.TLSCertKey])
 	if err != nil {
-		return nil, "", fmt.Errorf("Secret %s in %s: %s: %w", servingSecret, hubNamespace, corev1.TLSCertKey, err)
+		return nil, "", fmt.Errorf("the Secret %s in %s: %s: %w", servingSecret, hubNamespace, corev1.TLSCertKey, err)
 	}
 	if len(secret.Data[corev1.TLSPrivateKeyKey]) == 0 {
-		return nil, "", errors.New("Secret " + servingSecret + " in " + hubNamespace + " has no " + corev1.TLSPrivateKeyKey)
+		return nil, "", errors.New("the Secret " + servingSecret + " in " + hubNamespace + " has no " + corev1.TLSPrivateKeyKey)
 	}
 	if end := certificates[0].NotAfter; end.Sub(now) < servingWarning {
 		warning = fmt.Sprintf("the server's certificate ends at %s. Delete the Secret %s in %s and run clusteradm init again to have a new one.", end.Format(time.RFC3339), servingSecret, hubNamespace)

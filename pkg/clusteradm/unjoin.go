@@ -126,7 +126,7 @@ func (u *unjoining) check(ctx context.Context) (*hubCredentials, error) {
 	switch {
 	case apierrors.IsNotFound(err):
 	case err != nil:
-		return nil, fmt.Errorf("Deployment %s in %s: %w", agentName, u.namespace, err)
+		return nil, fmt.Errorf("the Deployment %s in %s: %w", agentName, u.namespace, err)
 	default:
 		for _, container := range deployment.Spec.Template.Spec.Containers {
 			for _, arg := range container.Args {

@@ -133,8 +133,7 @@ func (m *member) verifyGone(t *testing.T) {
 func TestUnjoinLeavesTheHub(t *testing.T) {
 	m := joined(t, "leaver")
 	record := m.applied(t, "web")
-	finished := make(chan outcome, 1)
-	go func() { finished <- m.unjoin(t, "--timeout=1m") }()
+	finished := started(t, m.managed, "unjoin", "--cluster-name", m.name, "--agent-namespace", m.namespace, "--timeout=1m")
 	eventually(t, "the hub is told", func(context.Context) error {
 		if isAccepted(t, m.hub, m.name) {
 			return errors.New("the cluster is accepted")

@@ -62,7 +62,7 @@ func waitForDeployment(ctx context.Context, kube kubernetes.Interface, namespace
 		}
 		return rolling(deployment), nil
 	}); err != nil {
-		return fmt.Errorf("Deployment %s in %s: %w", name, namespace, err)
+		return fmt.Errorf("the Deployment %s in %s: %w", name, namespace, err)
 	}
 	return nil
 }

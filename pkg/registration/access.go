@@ -192,8 +192,8 @@ func (a *Access) keepLease(ctx context.Context, cluster string, leaseDurationSec
 	k := keeper[*coordinationv1.Lease]{
 		what: "Lease " + cluster + "/" + LeaseName, client: a.hub.CoordinationV1().Leases(cluster),
 		wanted: &coordinationv1.Lease{ObjectMeta: meta, Spec: coordinationv1.LeaseSpec{LeaseDurationSeconds: &leaseDurationSeconds}},
-		// The rest of it is the agent's.
-		fix: func(have *coordinationv1.Lease) (changed, replace bool) { return label(have, cluster), false },
+		// All else of it is the agent's; the server itself has no right to change one.
+		fix: func(have *coordinationv1.Lease) (changed, replace bool) { return false, label(have, cluster) },
 	}
 	if a.cached != nil {
 		k.cached = a.cached.Leases.Leases(cluster).Get

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
@@ -129,7 +130,11 @@ func testNoRecord(t *testing.T, hub *realHub) {
 // is there, and without touching another one.
 func testAccess(t *testing.T, hub *realHub) {
 	f := hub.fleet("access")
-	access, ctx := registration.NewAccess(f.admin, nil), t.Context()
+	server, err := kubernetes.NewForConfig(f.rights)
+	if err != nil {
+		t.Fatal(err)
+	}
+	access, ctx := registration.NewAccess(server, nil), t.Context()
 	for _, name := range []string{"access", "access-2"} {
 		if err := access.Grant(ctx, name, 60); err != nil {
 			t.Fatal(err)
@@ -150,7 +155,7 @@ func testAccess(t *testing.T, hub *realHub) {
 	if err := rbac.ClusterRoleBindings().Delete(ctx, prefix+"access", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+	_, err = rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: prefix + "access"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "Group", Name: "system:open-cluster-management:access"}},

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,6 +55,8 @@ type realHub struct {
 	*localhub.Cluster
 	admin kubernetes.Interface
 	ours  versioned.Interface
+	// rights is the identity of the server on the hub, with what the manifests grant it.
+	rights *rest.Config
 }
 
 func startHub(t *testing.T) *realHub {
@@ -87,6 +89,18 @@ func startHub(t *testing.T) *realHub {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if h.rights, err = cluster.ServiceAccountConfig(t.Context(), localhub.HubNamespace, localhub.ServerName); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"rbac", filepath.Join("agent", "hub")} {
+		manifests, err := localhub.ReadManifests(filepath.Join(localhub.Root(), "artifacts", dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cluster.Apply(t.Context(), manifests...); err != nil {
+			t.Fatal(err)
+		}
+	}
 	eventually(t, "the custom resources are served", func(ctx context.Context) error {
 		_, err := h.ours.ClusterV1().ManagedClusters().List(ctx, metav1.ListOptions{})
 		_, err2 := h.ours.WorkV1().ManifestWorks("default").List(ctx, metav1.ListOptions{})
@@ -114,85 +128,6 @@ func customResource(group, version, plural, kind, scope string, status bool) *un
 			"names": map[string]any{"plural": plural, "kind": kind, "singular": strings.ToLower(kind), "listKind": kind + "List"},
 		},
 	}}
-}
-
-// storedRecords keeps registrations as custom resources.
-type storedRecords struct {
-	client rest.Interface
-	read   versioned.Interface
-
-	mu       sync.Mutex
-	reserved map[string]types.UID
-}
-
-func (s *storedRecords) Get(ctx context.Context, cluster string) (*registerv1alpha1.ManagedClusterRegistration, error) {
-	return s.read.RegisterV1alpha1().ManagedClusterRegistrations().Get(ctx, cluster, metav1.GetOptions{})
-}
-
-func (s *storedRecords) Create(ctx context.Context, record *registerv1alpha1.ManagedClusterRegistration) (*registerv1alpha1.ManagedClusterRegistration, error) {
-	record = withKind(record)
-	out := &registerv1alpha1.ManagedClusterRegistration{}
-	return out, s.client.Post().Resource("managedclusters").Body(record).Do(ctx).Into(out)
-}
-
-func withKind(record *registerv1alpha1.ManagedClusterRegistration) *registerv1alpha1.ManagedClusterRegistration {
-	record = record.DeepCopy()
-	record.APIVersion, record.Kind = registerv1alpha1.SchemeGroupVersion.String(), "ManagedClusterRegistration"
-	return record
-}
-
-func (s *storedRecords) Update(ctx context.Context, cluster string, change func(*registerv1alpha1.ManagedClusterRegistration) error) (*registerv1alpha1.ManagedClusterRegistration, error) {
-	out := &registerv1alpha1.ManagedClusterRegistration{}
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		current, err := s.Get(ctx, cluster)
-		if err != nil {
-			return err
-		}
-		update := withKind(current)
-		if err := change(update); err != nil {
-			return err
-		}
-		update.TypeMeta = current.TypeMeta
-		if equality.Semantic.DeepEqual(update, current) {
-			*out = *current
-			return nil
-		}
-		return s.client.Put().Resource("managedclusters").Name(cluster).Body(withKind(update)).Do(ctx).Into(out)
-	})
-	return out, err
-}
-
-func (s *storedRecords) Delete(ctx context.Context, cluster string, uid types.UID) error {
-	return s.client.Delete().Resource("managedclusters").Name(cluster).
-		Body(&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}).Do(ctx).Error()
-}
-
-func (s *storedRecords) Reserve(_ context.Context, hash string, holder registration.Holder) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if uid, taken := s.reserved[hash]; taken && uid != holder.ClusterUID {
-		return registration.ErrClaimed
-	}
-	s.reserved[hash] = holder.ClusterUID
-	return nil
-}
-
-func (s *storedRecords) Reserved(_ context.Context, hash string) (*registration.Holder, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if uid, taken := s.reserved[hash]; taken {
-		return &registration.Holder{ClusterUID: uid}, nil
-	}
-	return nil, nil
-}
-
-func (s *storedRecords) Release(_ context.Context, hash string, uid types.UID) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.reserved[hash] == uid {
-		delete(s.reserved, hash)
-	}
-	return nil
 }
 
 // fate ends a server after a number of writes: from then on nothing that it does has
@@ -388,14 +323,17 @@ func (f *fleet) serve(t *testing.T, crashAfter int) *running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	r := &running{fate: &fate{last: crashAfter, kill: cancel}, done: make(chan struct{})}
-	config := rest.CopyConfig(f.AdminConfig())
-	config.QPS = -1
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return mortal{fate: r.fate, next: next} })
-	hub, err := kubernetes.NewForConfig(config)
+	mortal := func(config *rest.Config) *rest.Config {
+		config = rest.CopyConfig(config)
+		config.QPS = -1
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return mortal{fate: r.fate, next: next} })
+		return config
+	}
+	hub, err := kubernetes.NewForConfig(mortal(f.rights))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours, err := versioned.NewForConfig(config)
+	ours, err := versioned.NewForConfig(mortal(f.AdminConfig()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -161,31 +161,45 @@ func (a *Access) revokeRoleBindings(ctx context.Context, cluster string) error {
 }
 
 // removeRoleBinding deletes a RoleBinding, and takes from it first what would keep it
-// in force: our finalizer, and for the sake of those of others its subjects.
+// in force: our finalizer, and for the sake of those of others its subjects. RBAC lets
+// nobody do the latter who may not bind the role; then those of others go as well.
 func (a *Access) removeRoleBinding(ctx context.Context, binding *rbacv1.RoleBinding) error {
 	bindings := a.hub.RbacV1().RoleBindings(binding.Namespace)
 	if len(binding.Finalizers) > 0 {
-		current := binding
-		err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-			update := current.DeepCopy()
-			update.Subjects = nil
+		err := a.changeRoleBinding(ctx, binding, func(update *rbacv1.RoleBinding) {
 			update.Finalizers = slices.DeleteFunc(update.Finalizers, func(f string) bool { return f == workv1.ManifestWorkFinalizer })
-			if equality.Semantic.DeepEqual(update, current) {
-				return nil
+			if len(update.Finalizers) > 0 {
+				update.Subjects = nil
 			}
-			_, err := bindings.Update(ctx, update, metav1.UpdateOptions{})
-			if apierrors.IsConflict(err) {
-				latest, readErr := bindings.Get(ctx, binding.Name, metav1.GetOptions{})
-				if readErr != nil {
-					return readErr
-				}
-				current = latest
-			}
-			return err
 		})
+		if apierrors.IsForbidden(err) {
+			err = a.changeRoleBinding(ctx, binding, func(update *rbacv1.RoleBinding) { update.Finalizers = nil })
+		}
 		if err != nil {
 			return err
 		}
 	}
 	return bindings.Delete(ctx, binding.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &binding.UID}})
+}
+
+// changeRoleBinding stores what change makes of a RoleBinding, if it changes anything.
+func (a *Access) changeRoleBinding(ctx context.Context, binding *rbacv1.RoleBinding, change func(*rbacv1.RoleBinding)) error {
+	bindings := a.hub.RbacV1().RoleBindings(binding.Namespace)
+	current := binding
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		update := current.DeepCopy()
+		change(update)
+		if equality.Semantic.DeepEqual(update, current) {
+			return nil
+		}
+		_, err := bindings.Update(ctx, update, metav1.UpdateOptions{})
+		if apierrors.IsConflict(err) {
+			latest, readErr := bindings.Get(ctx, binding.Name, metav1.GetOptions{})
+			if readErr != nil {
+				return readErr
+			}
+			current = latest
+		}
+		return err
+	})
 }

@@ -191,6 +191,7 @@ func (p *place) named(t *testing.T, name string) *unstructured.Unstructured {
 	object.SetName(name)
 	object.SetNamespace(p.namespace)
 	object.SetLabels(map[string]string{placeLabel: p.label})
+	unstructured.RemoveNestedField(object.Object, unattended[p.Kind]...)
 	if complete := namedBySpec[p.Kind]; complete != nil {
 		if err := complete(object); err != nil {
 			t.Fatal(err)

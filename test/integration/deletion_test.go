@@ -7,8 +7,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-
-	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
 func TestDeletionCascades(t *testing.T) {
@@ -66,8 +64,8 @@ func TestDeletionOrphans(t *testing.T) {
 	f.absent(t, objectsOf(name)...)
 }
 
-// Deleting the hub namespace of a cluster takes everything with it; the cluster
-// can join again.
+// Deleting the hub namespace of a cluster takes everything with it. Since the hub goes
+// on accepting the cluster, it gets a new one.
 func TestDeletionOfTheHubNamespace(t *testing.T) {
 	f := shared(t)
 	names := []string{"in-namespace-0", "in-namespace-1", "in-namespace-2"}
@@ -77,24 +75,29 @@ func TestDeletionOfTheHubNamespace(t *testing.T) {
 	for _, name := range names {
 		f.applied(t, name)
 	}
+	former, err := f.hub.CoreV1().Namespaces().Get(t.Context(), cluster1, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := f.hub.CoreV1().Namespaces().Delete(t.Context(), cluster1, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the namespace is gone", func(ctx context.Context) error {
+	eventually(t, "the cluster has a new namespace", func(ctx context.Context) error {
 		namespace, err := f.hub.CoreV1().Namespaces().Get(ctx, cluster1, metav1.GetOptions{})
-		if err == nil {
-			return fmt.Errorf("its conditions: %v", namespace.Status.Conditions)
+		if err == nil && namespace.UID == former.UID {
+			return fmt.Errorf("it has the former one, with the conditions %v", namespace.Status.Conditions)
 		}
-		return isGone(err)
-	})
-	// For a moment, the hub's admission may still take the new namespace for the old one.
-	eventually(t, "the cluster joins again", func(ctx context.Context) error {
-		return localhub.JoinRunning(ctx, f.Hub, f.Members[0].Cluster)
+		return err
 	})
 	for _, name := range names {
 		f.noWorks(t, name)
 		f.absent(t, objectsOf(name)...)
 	}
-	create(t, f.ocm, permission("joined-again"))
+	// For a moment, the hub's admission may still take the new namespace for the old one.
+	eventually(t, "a ClusterPermission can be made in it", func(ctx context.Context) error {
+		_, err := f.ocm.RbacV1alpha1().ClusterPermissions(cluster1).Create(ctx, permission("joined-again"), metav1.CreateOptions{})
+		return err
+	})
+	deleteLater(t, f.ocm, cluster1, "joined-again")
 	f.applied(t, "joined-again")
 }

@@ -68,17 +68,35 @@ type Process struct {
 //
 // The context bounds the start only: the process outlives it.
 func (p *Process) Start(ctx context.Context) error {
-	exited, err := p.launch()
+	if err := p.Launch(); err != nil {
+		return err
+	}
+	err := p.WaitReady(ctx)
 	if err != nil {
+		_ = p.Kill()
+	}
+	return err
+}
+
+// Launch starts the process and does not wait until it is ready, for one that
+// waits itself, as an agent does until its cluster is accepted.
+func (p *Process) Launch() error {
+	if err := p.launch(); err != nil {
 		return fmt.Errorf("start %s: %w", p.Name, err)
 	}
+	return nil
+}
+
+// WaitReady returns when a launched process is ready. It fails as Start does,
+// but leaves the process running.
+func (p *Process) WaitReady(ctx context.Context) error {
 	if p.Ready == nil {
 		return nil
 	}
-
+	exited := p.Exited()
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	err = poll(ctx, func(ctx context.Context) (retry, final error) {
+	err := poll(ctx, func(ctx context.Context) (retry, final error) {
 		select {
 		case <-exited:
 			return nil, fmt.Errorf("it exited (%s)", p.exitReason())
@@ -89,28 +107,27 @@ func (p *Process) Start(ctx context.Context) error {
 		defer cancel()
 		return p.Ready(ctx), nil
 	})
-	if err == nil {
-		return nil
+	if err != nil {
+		return fmt.Errorf("start %s: %w%s", p.Name, err, p.LogTail())
 	}
-	_ = p.Kill()
-	return fmt.Errorf("start %s: %w%s", p.Name, err, p.LogTail())
+	return nil
 }
 
-// launch executes the program and returns the channel that closes at its exit.
-func (p *Process) launch() (<-chan struct{}, error) {
+// launch executes the program.
+func (p *Process) launch() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.running() {
-		return nil, fmt.Errorf("already running as process %d", p.cmd.Process.Pid)
+		return fmt.Errorf("already running as process %d", p.cmd.Process.Pid)
 	}
 	if p.Prepare != nil {
 		if err := p.Prepare(); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	log, err := p.openLog()
 	if err != nil {
-		return nil, err
+		return err
 	}
 
 	cmd := exec.Command(p.Path, p.Args...)
@@ -138,10 +155,10 @@ func (p *Process) launch() (<-chan struct{}, error) {
 		close(exited)
 	}()
 	if err := <-launched; err != nil {
-		return nil, err
+		return err
 	}
 	p.cmd, p.exited, p.waitErr, p.started = cmd, exited, nil, true
-	return exited, nil
+	return nil
 }
 
 func (p *Process) openLog() (*os.File, error) {

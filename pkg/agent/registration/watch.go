@@ -24,6 +24,9 @@ const (
 	// firstPause to mostPause is how long a failed request waits for its next try.
 	firstPause = 500 * time.Millisecond
 	mostPause  = 2 * time.Minute
+	// followPause is the most for what is followed: an agent without access learns only by
+	// asking that it has access again.
+	followPause = 20 * time.Second
 )
 
 // object is what can be followed.
@@ -55,7 +58,7 @@ type followed[T object] struct {
 // follow tells see of every state of an object, and of every error, until ctx ends. It is
 // not an informer, since it matters here what the server answers.
 func (f *followed[T]) follow(ctx context.Context, see func(sight[T])) {
-	waits := pauses{first: firstPause, most: mostPause}
+	waits := pauses{first: firstPause, most: followPause}
 	for ctx.Err() == nil {
 		getCtx, cancel := context.WithTimeout(ctx, requestTimeout)
 		live, err := f.get(getCtx)

@@ -132,6 +132,13 @@ func TestHostileAnnotations(t *testing.T) {
 			}
 		})
 	}
+	// What the store refuses leaves nothing behind either.
+	if _, err := clusters.Create(t.Context(), newCluster("existing", arn, bootARN), metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
+		t.Errorf("got %v", err)
+	}
+	if by := h.reservedBy(t); by != "" {
+		t.Errorf("an identity is left to %s", by)
+	}
 	if _, err := h.Records.Get(t.Context(), "c1"); !apierrors.IsNotFound(err) {
 		t.Errorf("got %v", err)
 	}
@@ -207,6 +214,8 @@ func TestLateAnnotation(t *testing.T) {
 	for _, patch := range []string{
 		fmt.Sprintf(`{"metadata":{"annotations":{%q:%q,%q:%q}}}`, registration.ARNAnnotation, bootARN, registration.RoleSuffixAnnotation, someHash),
 		`{"metadata":{"annotations":{"eks-managed-cluster-arn":"arn:aws:eks"}}}`,
+		fmt.Sprintf(`{"metadata":{"annotations":{%q:null,%q:null,%q:%q}}}`, registration.ARNAnnotation, registration.RoleSuffixAnnotation,
+			registration.EKSARNAnnotation, strings.Replace(bootARN, "spoke", "free", 1)),
 	} {
 		if _, err := own.Patch(t.Context(), "c2", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 			t.Error(err)
@@ -527,6 +536,12 @@ func TestWithdraw(t *testing.T) {
 	}
 	if err := h.withdraw(t, "bootstrap", "c2"); !apierrors.IsNotFound(err) {
 		t.Errorf("again: %v", err)
+	}
+	if err := h.Registrar.EnsureRecord(t.Context(), h.get(t, "c2")); err != nil {
+		t.Fatal(err)
+	}
+	if h.record(t, "c2").Spec.IRSA != nil {
+		t.Error("the annotation is read again")
 	}
 }
 
