@@ -22,12 +22,14 @@ var specChanges = map[string]string{
 	"ClusterPermission":        `{"spec":{"clusterRole":{"rules":[{"apiGroups":[""],"resources":["nodes"],"verbs":["get"]}]}}}`,
 }
 
-// unattended are fields of the spec that the example of a kind has and the objects of
-// tests have not: with them, the server goes on writing to the object by itself. What
-// it writes then is tested in test/integration.
-var unattended = map[string][]string{
-	// An accepted cluster is given a finalizer, conditions and taints.
-	"ManagedCluster": {"spec", "hubAcceptsClient"},
+// unattended makes of an object one that the server does not go on writing to by
+// itself, for the kinds of which the example is another.
+var unattended = map[string]func(object *unstructured.Unstructured) error{
+	// An accepted cluster gets a finalizer, conditions, taints and its namespace back;
+	// test/integration is about those.
+	"ManagedCluster": func(cluster *unstructured.Unstructured) error {
+		return unstructured.SetNestedField(cluster.Object, false, "spec", "hubAcceptsClient")
+	},
 }
 
 // namedBySpec makes the spec of an object say its name, for the kinds of which it

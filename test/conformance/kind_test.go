@@ -141,8 +141,8 @@ func (h *hub) newPlace(t *testing.T, k kind) *place {
 	return p
 }
 
-// addCluster makes a ManagedCluster and its namespace, where the objects in
-// namespaces live. Nothing removes it: the whole hub is thrown away.
+// addCluster makes a ManagedCluster and a namespace of its name, where the objects
+// in namespaces live. Nothing removes it: the whole hub is thrown away.
 func (h *hub) addCluster(t *testing.T, name string) {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -155,6 +155,9 @@ func (h *hub) addCluster(t *testing.T, name string) {
 		}
 		cluster := k.sample(t)
 		cluster.SetName(name)
+		if err := unattended[k.Kind](cluster); err != nil {
+			t.Fatal(err)
+		}
 		if _, err := h.dynamic.Resource(k.gvr()).Create(t.Context(), cluster, metav1.CreateOptions{}); err != nil {
 			t.Fatalf("ManagedCluster %s: %v", name, err)
 		}
@@ -191,8 +194,10 @@ func (p *place) named(t *testing.T, name string) *unstructured.Unstructured {
 	object.SetName(name)
 	object.SetNamespace(p.namespace)
 	object.SetLabels(map[string]string{placeLabel: p.label})
-	unstructured.RemoveNestedField(object.Object, unattended[p.Kind]...)
-	if complete := namedBySpec[p.Kind]; complete != nil {
+	for _, complete := range []func(*unstructured.Unstructured) error{namedBySpec[p.Kind], unattended[p.Kind]} {
+		if complete == nil {
+			continue
+		}
 		if err := complete(object); err != nil {
 			t.Fatal(err)
 		}

@@ -24,7 +24,8 @@ import (
 const (
 	// reservedFor is how long an identity is kept for a request that has reserved it
 	// and not written yet what it has reserved it for. No request is that long: the
-	// generic API server ends them after half a minute.
+	// generic API server ends them after half a minute. The rest is for the clocks of
+	// replicas, which may differ by a minute.
 	reservedFor = 2 * time.Minute
 	// renewAfter is the age from which a reservation is renewed when it is made again.
 	renewAfter = 30 * time.Second

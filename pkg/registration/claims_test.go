@@ -1,0 +1,72 @@
+package registration
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/irsa"
+)
+
+// TestReadClaim checks what annotations claim on hubs of several partitions. What is
+// refused of them is tested with the server.
+func TestReadClaim(t *testing.T) {
+	hub := func(arn string) *irsa.ARN {
+		parsed, err := irsa.ParseARN(arn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &parsed
+	}
+	const ordinary, china, gov = "arn:aws:eks:us-west-2:123456789012:cluster/hub", "arn:aws-cn:eks:cn-north-1:123456789012:cluster/hub", "arn:aws-us-gov:eks:us-gov-west-1:123456789012:cluster/hub"
+	for name, test := range map[string]struct {
+		hub         *irsa.ARN
+		annotations map[string]string
+		claimed     string
+		refused     string
+	}{
+		"nothing":                 {hub(ordinary), map[string]string{"other": "x"}, "", ""},
+		"nothing, without IRSA":   {nil, nil, "", ""},
+		"both spellings":          {hub(ordinary), map[string]string{ARNAnnotation: ordinary, EKSARNAnnotation: ordinary}, ordinary, ""},
+		"China":                   {hub(china), map[string]string{EKSARNAnnotation: china}, china, ""},
+		"of China elsewhere":      {hub(gov), map[string]string{EKSARNAnnotation: china}, "", "metadata.annotations[" + EKSARNAnnotation + "]"},
+		"GovCloud":                {hub(gov), map[string]string{ARNAnnotation: gov}, gov, ""},
+		"ARN, without IRSA":       {nil, map[string]string{ARNAnnotation: ordinary}, "", "metadata.annotations[" + ARNAnnotation + "]"},
+		"suffix, without IRSA":    {nil, map[string]string{RoleSuffixAnnotation: "x"}, "", "metadata.annotations[" + RoleSuffixAnnotation + "]"},
+		"suffix without anything": {hub(ordinary), map[string]string{RoleSuffixAnnotation: "x"}, "", "metadata.annotations[" + ARNAnnotation + "]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			claim, errs := readClaim(test.hub, test.annotations)
+			switch {
+			case test.refused != "":
+				if claim != nil || len(errs) != 1 || errs[0].Field != test.refused {
+					t.Errorf("got %+v, %v", claim, errs)
+				}
+			case len(errs) > 0, (claim == nil) != (test.claimed == ""), claim != nil && claim.Managed.String() != test.claimed:
+				t.Errorf("got %+v, %v", claim, errs)
+			}
+		})
+	}
+}
+
+// TestUntouched checks that a registration is only removed without ceremony if there is nothing to remove.
+func TestUntouched(t *testing.T) {
+	for name, test := range map[string]struct {
+		status registerv1alpha1.ManagedClusterRegistrationStatus
+		want   bool
+	}{
+		"new":         {registerv1alpha1.ManagedClusterRegistrationStatus{}, true},
+		"claimed":     {registerv1alpha1.ManagedClusterRegistrationStatus{IRSA: &registerv1alpha1.IRSAStatus{Hash: "x"}}, true},
+		"provisioned": {registerv1alpha1.ManagedClusterRegistrationStatus{IRSA: &registerv1alpha1.IRSAStatus{Provisioned: true}}, false},
+		"begun":       {registerv1alpha1.ManagedClusterRegistrationStatus{Conditions: []metav1.Condition{{Type: registerv1alpha1.RegistrationAccessGranted, Status: metav1.ConditionFalse, Reason: registerv1alpha1.ReasonPending}}}, false},
+	} {
+		if got := Untouched(&registerv1alpha1.ManagedClusterRegistration{Status: test.status}); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+	if OnceAccepted(&clusterv1.ManagedCluster{}) || !OnceAccepted(&clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{clusterv1.ManagedClusterFinalizer}}}) {
+		t.Error("the finalizer tells that a cluster was accepted")
+	}
+}
