@@ -175,6 +175,7 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 		virtual = Virtual(SearchDependencies{Engine: fleet.engine, Scopes: fleet.scopes, Reports: fleet.reports})
 		fleet.serveGraphQL(&c.generic)
 	}
+	registering.guard(&c.generic)
 	generic, err := c.generic.New(serverName, genericapiserver.NewEmptyDelegate())
 	if err != nil {
 		return nil, fmt.Errorf("building the generic server: %w", err)

@@ -3,11 +3,13 @@ package apiserver
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	genericapiserver "k8s.io/apiserver/pkg/server"
 	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
@@ -20,6 +22,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/registration"
 	"open-cluster-management.io/hub-apiserver/pkg/registration/awsirsa"
 	"open-cluster-management.io/hub-apiserver/pkg/registration/csr"
+	"open-cluster-management.io/hub-apiserver/pkg/registration/denial"
 	"open-cluster-management.io/hub-apiserver/pkg/registration/liveness"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/cluster/managedcluster"
 	managedclusterregistration "open-cluster-management.io/hub-apiserver/pkg/registry/register/managedcluster"
@@ -68,6 +71,20 @@ type clusterRegistration struct {
 	dependencies *RegistrationDependencies
 	// controllers run on the leader.
 	controllers []func(context.Context)
+	// gate is nil where this server does not register clusters.
+	gate *denial.Gate
+}
+
+// guard has a generic server refuse the agents of clusters that are denied.
+func (r *clusterRegistration) guard(generic *genericapiserver.CompletedConfig) {
+	if r.gate == nil {
+		return
+	}
+	generic.Authorization.Authorizer = r.gate.Authorizer(generic.Authorization.Authorizer)
+	build := generic.BuildHandlerChainFunc
+	generic.BuildHandlerChainFunc = func(api http.Handler, config *genericapiserver.Config) http.Handler {
+		return build(r.gate.Handle(api), config)
+	}
 }
 
 func (c CompletedConfig) newRegistration(clients *clients, informers informerFactories, hub kubernetes.Interface, labelled kubeinformers.SharedInformerFactory) (*clusterRegistration, error) {
@@ -87,7 +104,11 @@ func (c CompletedConfig) newRegistration(clients *clients, informers informerFac
 		Namespaces: c.generic.SharedInformerFactory.Core().V1().Namespaces().Lister(), // admission watches them anyway
 		Revoker:    access,
 	}
-	out := &clusterRegistration{}
+	out := &clusterRegistration{gate: denial.New(clock.RealClock{})}
+	options.Gate = out.gate
+	if _, err := clusters.Informer().AddEventHandler(out.gate.Handler()); err != nil {
+		return nil, fmt.Errorf("watching ManagedClusters: %w", err)
+	}
 	if slices.Contains(config.Drivers, registerv1alpha1.DriverCSR) {
 		options.Drivers = append(options.Drivers, csr.Driver{})
 		approver, err := csr.NewApprover(csr.Options{

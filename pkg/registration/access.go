@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -188,10 +189,14 @@ func (a *Access) keepRoleBinding(ctx context.Context, cluster, role string, writ
 }
 
 func (a *Access) keepLease(ctx context.Context, cluster string, leaseDurationSeconds int32, write bool) error {
-	meta := accessMeta(cluster, LeaseName, cluster)
+	// Public agents take it for granted that a Lease has been renewed. This one was not,
+	// since it was acquired.
+	now := metav1.NewMicroTime(time.Now())
 	k := keeper[*coordinationv1.Lease]{
 		what: "Lease " + cluster + "/" + LeaseName, client: a.hub.CoordinationV1().Leases(cluster),
-		wanted: &coordinationv1.Lease{ObjectMeta: meta, Spec: coordinationv1.LeaseSpec{LeaseDurationSeconds: &leaseDurationSeconds}},
+		wanted: &coordinationv1.Lease{ObjectMeta: accessMeta(cluster, LeaseName, cluster), Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: new(LeaseName), LeaseDurationSeconds: &leaseDurationSeconds, AcquireTime: &now, RenewTime: &now,
+		}},
 		// All else of it is the agent's; the server itself has no right to change one.
 		fix: func(have *coordinationv1.Lease) (changed, replace bool) { return false, label(have, cluster) },
 	}

@@ -65,7 +65,7 @@ func (c *Controller) cleanUp(ctx context.Context, cluster *clusterv1.ManagedClus
 		return cleanUpPeriod, c.setRecord(ctx, record, condition(registerv1alpha1.RegistrationCleanedUp, metav1.ConditionFalse, registerv1alpha1.ReasonCleaningUp, "Left: "+strings.Join(left, ", ")+"."))
 	}
 	if record != nil {
-		if err := c.release(ctx, record); err != nil {
+		if err := release(ctx, c.records, record); err != nil {
 			return 0, err
 		}
 		if err := c.records.Delete(ctx, name, record.UID); err != nil && !apierrors.IsNotFound(err) {

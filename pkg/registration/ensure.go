@@ -108,7 +108,7 @@ func (r *Registrar) newRecord(mc *clusterv1.ManagedCluster, by registerv1alpha1.
 	registration := &registerv1alpha1.ManagedClusterRegistration{
 		ObjectMeta: metav1.ObjectMeta{Name: mc.Name},
 		Spec: registerv1alpha1.ManagedClusterRegistrationSpec{
-			ManagedClusterUID: mc.UID, RequestedBy: by, Driver: r.defaultDriver(),
+			ManagedClusterUID: mc.UID, RequestedBy: by, Driver: defaultDriver(r.Drivers),
 		},
 	}
 	if claimed != nil {
@@ -118,11 +118,11 @@ func (r *Registrar) newRecord(mc *clusterv1.ManagedCluster, by registerv1alpha1.
 }
 
 // defaultDriver is that of clusters without a claim.
-func (r *Registrar) defaultDriver() registerv1alpha1.RegistrationDriver {
-	if len(r.Drivers) == 0 || slices.ContainsFunc(r.Drivers, func(d Driver) bool { return d.Name() == registerv1alpha1.DriverCSR }) {
+func defaultDriver(drivers []Driver) registerv1alpha1.RegistrationDriver {
+	if len(drivers) == 0 || slices.ContainsFunc(drivers, func(d Driver) bool { return d.Name() == registerv1alpha1.DriverCSR }) {
 		return registerv1alpha1.DriverCSR
 	}
-	return r.Drivers[0].Name()
+	return drivers[0].Name()
 }
 
 func (r *Registrar) claimBy(identity irsa.Identity, user string) registerv1alpha1.IRSAClaim {

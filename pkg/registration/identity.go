@@ -189,7 +189,11 @@ func (i *identities) revoke(ctx context.Context, record *registerv1alpha1.Manage
 			condition(registerv1alpha1.RegistrationIdentityReady, metav1.ConditionFalse, registerv1alpha1.ReasonRevocationFailed, err.Error())))
 	}
 	if withdrawn(stored) {
-		if err := i.endClaim(ctx, stored); err != nil {
+		latest, err := c.currentRecord(ctx, stored.Name)
+		if err != nil || latest == nil {
+			return 0, err
+		}
+		if err := forgetClaim(ctx, c.records, latest, defaultDriver(c.drivers)); err != nil {
 			return 0, err
 		}
 	}
@@ -214,34 +218,4 @@ func (c *Controller) revokedIdentity(ctx context.Context, record *registerv1alph
 		return nil
 	}
 	return c.setRecord(ctx, record, condition(registerv1alpha1.RegistrationIdentityReady, metav1.ConditionFalse, registerv1alpha1.ReasonRevoked, "The identity of the cluster is revoked."))
-}
-
-// endClaim ends a claim that was withdrawn, of which nothing is left. Nobody claims
-// anew before that is stored, so that what is given back here is not in use.
-func (i *identities) endClaim(ctx context.Context, record *registerv1alpha1.ManagedClusterRegistration) error {
-	c := i.controller
-	if err := c.release(ctx, record); err != nil {
-		return err
-	}
-	claim := *record.Spec.IRSA
-	return c.updateRecord(ctx, record, func(r *registerv1alpha1.ManagedClusterRegistration) {
-		if r.Spec.IRSA == nil || *r.Spec.IRSA != claim {
-			return
-		}
-		r.Spec.IRSA, r.Status.IRSA = nil, nil
-		if c.enabled(registerv1alpha1.DriverCSR) {
-			r.Spec.Driver = registerv1alpha1.DriverCSR
-		}
-	})
-}
-
-// release gives the identity of a registration back.
-func (c *Controller) release(ctx context.Context, record *registerv1alpha1.ManagedClusterRegistration) error {
-	if record.Status.IRSA == nil || record.Status.IRSA.Hash == "" {
-		return nil
-	}
-	if err := c.records.Release(ctx, record.Status.IRSA.Hash, record.Spec.ManagedClusterUID); err != nil {
-		return fmt.Errorf("giving back the identity of cluster %s: %w", record.Name, err)
-	}
-	return nil
 }

@@ -76,8 +76,10 @@ func acceptedRules(cluster string) []rbacv1.PolicyRule {
 		APIGroups: []string{"certificates.k8s.io"}, Resources: []string{"certificatesigningrequests"},
 		Verbs: []string{"create", "get", "list", "watch"},
 	}, {
+		// The empty name is that of reviews without one, by which public klusterlets find out
+		// whether they are connected.
 		APIGroups: []string{"register.open-cluster-management.io"}, Resources: []string{"managedclusters/clientcertificates"},
-		ResourceNames: own, Verbs: []string{"renew"},
+		ResourceNames: []string{cluster, ""}, Verbs: []string{"renew"},
 	}, {
 		APIGroups: []string{"cluster.open-cluster-management.io"}, Resources: []string{"managedclusters"},
 		ResourceNames: own, Verbs: []string{"get", "list", "watch", "update", "patch"},

@@ -59,6 +59,14 @@ type Revoker interface {
 	Revoke(ctx context.Context, cluster string) error
 }
 
+// Gate keeps the agents of clusters that are denied or deleted out of this server.
+type Gate interface {
+	// Observe takes note of a ManagedCluster as it is stored, Deleted of one that was
+	// deleted or is being deleted.
+	Observe(mc *clusterv1.ManagedCluster)
+	Deleted(mc *clusterv1.ManagedCluster)
+}
+
 // Approver approves those pending CertificateSigningRequests of an accepted cluster
 // that can be approved, and returns their names.
 type Approver interface {
@@ -81,6 +89,8 @@ type RegistrarOptions struct {
 	MayDecide func(ctx context.Context, cluster string) error
 	// Namespaces are those of the hub; nil not to look at them.
 	Namespaces corev1listers.NamespaceLister
+	// Gate learns first of what is decided; may be nil.
+	Gate Gate
 	// Revoker is for denials; nil to leave them to the controller.
 	Revoker Revoker
 	// Approver is for the answers of requests that accept a cluster; may be nil.
@@ -308,6 +318,9 @@ func (r *Registrar) driver(name registerv1alpha1.RegistrationDriver) Driver {
 
 // Updated does what follows from a change of a ManagedCluster that was stored.
 func (r *Registrar) Updated(ctx context.Context, mc, old *clusterv1.ManagedCluster, decided bool) {
+	if r.Gate != nil {
+		r.Gate.Observe(mc)
+	}
 	by := callerOf(ctx)
 	ctx, cancel := afterStore(ctx)
 	defer cancel()
@@ -324,6 +337,9 @@ func (r *Registrar) Updated(ctx context.Context, mc, old *clusterv1.ManagedClust
 // Deleted does what follows from the deletion of a ManagedCluster. gone says that
 // nothing holds it any more.
 func (r *Registrar) Deleted(ctx context.Context, mc *clusterv1.ManagedCluster, gone bool) {
+	if r.Gate != nil {
+		r.Gate.Deleted(mc)
+	}
 	ctx, cancel := afterStore(ctx)
 	defer cancel()
 	if OnceAccepted(mc) {

@@ -49,7 +49,7 @@ type Records interface {
 
 	// Reserve makes an identity, by its hash, that of a holder; ErrClaimed if it is that
 	// of another one. What the holder of a ManagedCluster that no longer exists has
-	// reserved is free. To reserve again what one holds changes nothing.
+	// reserved is free. To reserve again what one holds renews it.
 	Reserve(ctx context.Context, hash string, holder Holder) error
 	// Reserved returns who holds an identity; nil if nobody does.
 	Reserved(ctx context.Context, hash string) (*Holder, error)

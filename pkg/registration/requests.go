@@ -262,28 +262,49 @@ func (r *Registrar) Withdraw(ctx context.Context, cluster string, admit func(*re
 // identity back. The cluster is registered with csr afterwards, where the hub offers
 // that. It fails while something may be left, and does nothing for a claim that is not withdrawn.
 func (r *Registrar) ForgetClaim(ctx context.Context, cluster string) error {
-	var hash string
-	registration, err := r.Records.Update(ctx, cluster, func(registration *registerv1alpha1.ManagedClusterRegistration) error {
-		hash = ""
-		if registration.Spec.IRSA == nil || !registration.Spec.IRSA.Withdrawn {
-			return nil
-		}
-		if registration.Status.IRSA != nil {
-			if registration.Status.IRSA.Provisioned {
-				return fmt.Errorf("AWS may have something of the claim of cluster %s", cluster)
-			}
-			hash = registration.Status.IRSA.Hash
-		}
-		registration.Spec.IRSA, registration.Status.IRSA = nil, nil
-		registration.Spec.Driver = r.defaultDriver()
-		return nil
-	})
-	if err != nil || hash == "" {
+	registration, err := r.Records.Get(ctx, cluster)
+	if err != nil {
 		return err
 	}
-	// Only now: until here the registration has the claim, and nobody else may.
-	if err := r.Records.Release(ctx, hash, registration.Spec.ManagedClusterUID); err != nil {
-		return fmt.Errorf("releasing the identity %s: %w", hash, err)
+	return forgetClaim(ctx, r.Records, registration, defaultDriver(r.Drivers))
+}
+
+// forgetClaim ends the claim of a registration, if it is withdrawn. The identity is
+// given back first: nobody claims for the cluster while its claim is being withdrawn,
+// so that what is given back is not in use again.
+func forgetClaim(ctx context.Context, records Records, registration *registerv1alpha1.ManagedClusterRegistration, next registerv1alpha1.RegistrationDriver) error {
+	if !withdrawn(registration) {
+		return nil
+	}
+	if provisioned(registration) {
+		return fmt.Errorf("AWS may have something of the claim of cluster %s", registration.Name)
+	}
+	if err := release(ctx, records, registration); err != nil {
+		return err
+	}
+	claimed := *registration.Spec.IRSA
+	_, err := records.Update(ctx, registration.Name, func(current *registerv1alpha1.ManagedClusterRegistration) error {
+		if current.UID == registration.UID && current.Spec.IRSA != nil && *current.Spec.IRSA == claimed && !provisioned(current) {
+			current.Spec.IRSA, current.Status.IRSA, current.Spec.Driver = nil, nil, next
+		}
+		return nil
+	})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("ending the claim of cluster %s: %w", registration.Name, err)
+	}
+	return nil
+}
+
+// release gives the identity of a registration back.
+func release(ctx context.Context, records Records, registration *registerv1alpha1.ManagedClusterRegistration) error {
+	if registration.Status.IRSA == nil || registration.Status.IRSA.Hash == "" {
+		return nil
+	}
+	if err := records.Release(ctx, registration.Status.IRSA.Hash, registration.Spec.ManagedClusterUID); err != nil {
+		return fmt.Errorf("giving back the identity of cluster %s: %w", registration.Name, err)
 	}
 	return nil
 }

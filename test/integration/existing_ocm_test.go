@@ -56,7 +56,7 @@ func serverOfHubThatRunsOCM(t *testing.T, leftAlone ...schema.GroupVersion) (*lo
 		}
 		return nil
 	})
-	if err := localhub.JoinCluster(ctx, hub, cluster1); err != nil {
+	if err := localhub.JoinAsOCM(ctx, hub, cluster1); err != nil {
 		t.Fatal(err)
 	}
 

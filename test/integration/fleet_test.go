@@ -47,12 +47,22 @@ var sharedFleet = sync.OnceValues(func() (*fleet, error) {
 	}
 	f, err := startFleet(context.Background(), localhub.FleetOptions{Dir: filepath.Join(dir, "shared"), Clusters: []string{cluster1}, NoFsync: true})
 	if err == nil {
-		stopShared = f.Stop
+		stopAtEnd(f.Stop)
 	}
 	return f, err
 })
 
-var stopShared = func(context.Context) error { return nil }
+// atEnd stops what tests share.
+var atEnd struct {
+	mu   sync.Mutex
+	stop []func(context.Context) error
+}
+
+func stopAtEnd(stop func(context.Context) error) {
+	atEnd.mu.Lock()
+	defer atEnd.mu.Unlock()
+	atEnd.stop = append(atEnd.stop, stop)
+}
 
 // tempDir is the directory of everything that the tests write.
 var tempDir = sync.OnceValues(func() (string, error) {
@@ -68,9 +78,11 @@ func run(m *testing.M) int {
 	code := m.Run()
 	ctx, cancel := context.WithTimeout(context.Background(), stopPatience)
 	defer cancel()
-	if err := stopShared(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "stopping the shared fleet:", err)
-		code = 1
+	for _, stop := range atEnd.stop {
+		if err := stop(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, "stopping what tests share:", err)
+			code = 1
+		}
 	}
 	if dir, err := tempDir(); err == nil && os.Getenv("KEEP") == "" {
 		_ = os.RemoveAll(dir)

@@ -2,7 +2,6 @@ package integration_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -172,12 +171,10 @@ func TestCallsPerAcceptance(t *testing.T) {
 		if err := h.decide(t.Context(), other.ClusterName, false); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the other one is revoked", func(context.Context) error {
-			if h.inAWS(other) == nil || len(h.aws.AccessEntries(h.arn.String())) == 0 {
-				return errors.New("it is there")
-			}
-			return nil
-		})
+		eventually(t, "the other one is denied altogether", func(ctx context.Context) error { return h.isDenied(ctx, other.ClusterName) })
+		if about := h.callsAbout(other); !slices.Contains(about, "DeleteAccessEntry") || !slices.Contains(about, "DeleteRole") {
+			t.Errorf("the calls for the other one are %v", about)
+		}
 		if h.hubAccepts(t.Context(), hung.ClusterName) == nil {
 			t.Error("the cluster is accepted whose role was not made")
 		}

@@ -2,25 +2,41 @@ package localhub
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 )
 
-// AgentOptions says how an [Agent] is made. Hub, Managed and Dir are required.
+const (
+	// AgentNamespace is where clusteradm join puts the agent on a managed cluster.
+	AgentNamespace = "open-cluster-management-agent"
+	// agentAccount is the agent's ServiceAccount there.
+	agentAccount = "agent"
+	// bootstrapSecret is the Secret that clusteradm join writes for the agent.
+	bootstrapSecret = "bootstrap-hub-kubeconfig"
+)
+
+// AgentOptions says how an [Agent] is made. Managed and Dir are required.
 type AgentOptions struct {
-	// Hub is the cluster whose works the agent applies.
+	// Hub is the cluster whose works the agent applies. Without it, the agent registers
+	// by what [Agent.Join] prepares, and has no credentials but those that the hub gives it.
 	Hub *Cluster
 	// Managed is the cluster that it applies them to.
 	Managed *Cluster
 	// ClusterName is the managed cluster's name on the hub; that of Managed if empty.
 	ClusterName string
+	// Namespace is where the agent is at home on the managed cluster, if it registers:
+	// [AgentNamespace] if empty. Agents of several hubs have one each.
+	Namespace string
 	// Dir keeps the agent's kubeconfigs.
 	Dir string
 	// LogDir receives the log; <Dir>/logs if empty.
@@ -29,15 +45,19 @@ type AgentOptions struct {
 	BinDir string
 	// Args are further arguments, which win over the defaults.
 	Args []string
+	// Env is added to its environment, as KEY=value.
+	Env []string
 }
 
 // Agent is our agent of one managed cluster.
 type Agent struct {
 	*Process
 
-	hub, managed                     *Cluster
-	clusterName                      string
-	hubKubeconfig, clusterKubeconfig string
+	hub, managed           *Cluster
+	clusterName, namespace string
+	dir, clusterKubeconfig string
+	// defaults and args are the arguments before and after those of the registration.
+	defaults, args, env []string
 }
 
 // NewAgent returns an agent, not started.
@@ -50,6 +70,9 @@ func NewAgent(opts AgentOptions) (*Agent, error) {
 	}
 	if opts.ClusterName == "" {
 		opts.ClusterName = opts.Managed.Name
+	}
+	if opts.Namespace == "" {
+		opts.Namespace = AgentNamespace
 	}
 	path, err := Binary(opts.BinDir, "agent")
 	if err != nil {
@@ -67,28 +90,41 @@ func NewAgent(opts AgentOptions) (*Agent, error) {
 		return nil, err
 	}
 	address := "127.0.0.1:" + strconv.Itoa(port)
-	name := opts.ClusterName + " agent"
 	a := &Agent{
 		hub:               opts.Hub,
 		managed:           opts.Managed,
 		clusterName:       opts.ClusterName,
-		hubKubeconfig:     filepath.Join(dir, "hub.kubeconfig"),
+		namespace:         opts.Namespace,
+		dir:               dir,
 		clusterKubeconfig: filepath.Join(dir, "cluster.kubeconfig"),
+		args:              opts.Args,
+		env:               opts.Env,
+	}
+	a.defaults = []string{
+		"--kubeconfig=" + a.clusterKubeconfig,
+		"--cluster-name=" + opts.ClusterName,
+		"--health-bind-address=" + address,
+	}
+	if a.hub != nil {
+		a.defaults = append(a.defaults, "--hub-kubeconfig="+a.hubKubeconfig())
+	} else {
+		a.defaults = append(a.defaults, "--hub-kubeconfig-dir="+filepath.Join(dir, "identity"))
 	}
 	a.Process = &Process{
-		Name: name,
-		Path: path,
-		Args: append([]string{
-			"--hub-kubeconfig=" + a.hubKubeconfig,
-			"--kubeconfig=" + a.clusterKubeconfig,
-			"--cluster-name=" + opts.ClusterName,
-			"--health-bind-address=" + address,
-		}, opts.Args...),
+		Name:    opts.ClusterName + " agent",
+		Path:    path,
+		Args:    slices.Concat(a.defaults, opts.Args),
+		Env:     opts.Env,
 		LogFile: filepath.Join(opts.LogDir, opts.ClusterName+"-agent.log"),
 		Ready:   func(ctx context.Context) error { return httpOK(ctx, "http://"+address+"/readyz") },
 	}
 	return a, nil
 }
+
+// hubKubeconfig is the file with the credentials of an agent that does not register,
+// and bootstrapKubeconfig that by which one registers.
+func (a *Agent) hubKubeconfig() string       { return filepath.Join(a.dir, "hub.kubeconfig") }
+func (a *Agent) bootstrapKubeconfig() string { return filepath.Join(a.dir, "bootstrap.kubeconfig") }
 
 func httpOK(ctx context.Context, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -108,20 +144,97 @@ func httpOK(ctx context.Context, url string) error {
 	return nil
 }
 
-// Start grants the agent's identities what artifacts/agent says and nothing
-// else, writes its kubeconfigs, and starts it as [Process.Start]. Both clusters
-// must be running, and the managed cluster must have been accepted by
-// [JoinCluster].
+// Join has the managed cluster join a hub by clusteradm, and the agent run as that says.
+// To do so again leaves the agent who it is.
+func (a *Agent) Join(ctx context.Context, adm *Clusteradm, invitation *Invitation, args ...string) error {
+	args = slices.Concat(invitation.JoinArgs(a.clusterName), []string{"--agent-namespace", a.namespace}, args)
+	output, err := adm.Run(ctx, a.managed, args...)
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(output) {
+		flags, ok := strings.CutPrefix(strings.TrimSpace(line), "agent --")
+		if !ok {
+			continue
+		}
+		registration := strings.Fields("--" + flags)
+		for i, flag := range registration {
+			if strings.HasPrefix(flag, "--bootstrap-kubeconfig=") {
+				registration[i] = "--bootstrap-kubeconfig=" + a.bootstrapKubeconfig()
+			}
+		}
+		a.Args = slices.Concat(a.defaults, registration, a.args)
+		return nil
+	}
+	return fmt.Errorf("clusteradm join does not say how to start the agent:\n%s", output)
+}
+
+// Start is [Agent.Launch] and, as [Process.Start], returns when the agent is ready.
 func (a *Agent) Start(ctx context.Context) error {
-	if err := a.prepare(ctx); err != nil {
+	if err := a.Launch(ctx); err != nil {
+		return err
+	}
+	err := a.WaitReady(ctx)
+	if err != nil {
+		_ = a.Kill()
+	}
+	return err
+}
+
+// Launch gives the agent its identities and starts it. It does not wait until it is
+// ready, which needs that the hub accepts the cluster. The managed cluster must be running.
+//
+// An agent that registers acts on the managed cluster, and in AWS, as the ServiceAccount
+// of clusteradm join, and has the bootstrap kubeconfig in a file as a kubelet would give
+// it to a Pod. Any other is granted what artifacts/agent says and nothing else, and has
+// a certificate for a hub that has accepted the cluster by [JoinCluster].
+func (a *Agent) Launch(ctx context.Context) error {
+	prepare := a.prepare
+	if a.hub == nil {
+		prepare = a.prepareRegistration
+	}
+	if err := prepare(ctx); err != nil {
 		return fmt.Errorf("start %s: %w", a.Name, err)
 	}
-	return a.Process.Start(ctx)
+	return a.Process.Launch()
+}
+
+func (a *Agent) prepareRegistration(ctx context.Context) error {
+	config, err := a.managed.ServiceAccountConfig(ctx, a.namespace, agentAccount)
+	if err != nil {
+		return err
+	}
+	if err := writeKubeconfig(a.clusterKubeconfig, a.managed.Name, agentAccount, config); err != nil {
+		return err
+	}
+	if err := a.MountBootstrap(ctx); err != nil {
+		return err
+	}
+	identity, err := a.managed.PodIdentity(ctx, a.namespace, agentAccount, filepath.Join(a.dir, "aws-token"))
+	a.Env = append(identity, a.env...)
+	return err
+}
+
+// MountBootstrap writes the file of the bootstrap kubeconfig as the Secret has it now, or
+// removes it if there is no Secret, as a kubelet does a while after the Secret has changed.
+func (a *Agent) MountBootstrap(ctx context.Context) error {
+	client, err := kubernetes.NewForConfig(a.managed.AdminConfig())
+	if err != nil {
+		return err
+	}
+	secret, err := client.CoreV1().Secrets(a.namespace).Get(ctx, bootstrapSecret, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return os.RemoveAll(a.bootstrapKubeconfig())
+	}
+	if err != nil {
+		return err
+	}
+	return writeFile(a.bootstrapKubeconfig(), secret.Data["kubeconfig"])
 }
 
 func (a *Agent) prepare(ctx context.Context) error {
 	user := AgentUser(a.clusterName)
-	if err := a.hub.WriteKubeconfig(a.hubKubeconfig, user, AgentGroup(a.clusterName)); err != nil {
+	if err := a.hub.WriteKubeconfig(a.hubKubeconfig(), user, AgentGroup(a.clusterName)); err != nil {
 		return err
 	}
 	grants, err := ReadManifests(filepath.Join(Root(), "artifacts", "agent", "managed"))
@@ -152,88 +265,4 @@ func AgentUser(cluster string) string {
 // AgentGroup returns the group of a managed cluster's agents on the hub.
 func AgentGroup(cluster string) string {
 	return "system:open-cluster-management:" + cluster
-}
-
-// JoinCluster accepts a managed cluster on the hub: its namespace, its
-// ManagedCluster, and the agents' right to its works, its accounts and its inventory. The hub
-// must serve ManagedClusters. Joining again changes nothing.
-func JoinCluster(ctx context.Context, hub *Cluster, name string) error {
-	return join(ctx, hub, name, map[string]any{"hubAcceptsClient": true})
-}
-
-// JoinRunning is [JoinCluster] for a cluster that has an API server. Its
-// ManagedCluster says where that is and what verifies it, as an administrator would.
-func JoinRunning(ctx context.Context, hub, managed *Cluster) error {
-	return joinRunning(ctx, hub, managed, managed.Name)
-}
-
-func joinRunning(ctx context.Context, hub, managed *Cluster, name string) error {
-	config := managed.AnonymousConfig()
-	return join(ctx, hub, name, map[string]any{
-		"hubAcceptsClient": true,
-		"managedClusterClientConfigs": []any{map[string]any{
-			"url":      config.Host,
-			"caBundle": base64.StdEncoding.EncodeToString(config.CAData),
-		}},
-	})
-}
-
-func join(ctx context.Context, hub *Cluster, name string, spec map[string]any) error {
-	objects, err := ReadManifests(filepath.Join(Root(), "artifacts", "agent", "hub"))
-	if err != nil {
-		return fmt.Errorf("join %s: %w", name, err)
-	}
-	objects = append(objects,
-		&unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "v1",
-			"kind":       "Namespace",
-			"metadata": map[string]any{
-				"name":   name,
-				"labels": map[string]any{"open-cluster-management.io/cluster-name": name},
-			},
-		}},
-		&unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "cluster.open-cluster-management.io/v1",
-			"kind":       "ManagedCluster",
-			"metadata":   map[string]any{"name": name},
-			"spec":       spec,
-		}},
-		// The agent needs the access for as long as there are works.
-		agentBinding(name, "work", "cluster.open-cluster-management.io/manifest-work-cleanup"),
-		agentBinding(name, "serviceaccounts"),
-		agentBinding(name, "namespaces"),
-		agentBinding(name, "inventory"),
-	)
-	if err := hub.Apply(ctx, objects...); err != nil {
-		return fmt.Errorf("join %s: %w", name, err)
-	}
-	return nil
-}
-
-// agentBinding gives a cluster's agents one of the roles of artifacts/agent/hub
-// in the cluster's namespace.
-func agentBinding(cluster, role string, finalizers ...any) *unstructured.Unstructured {
-	metadata := map[string]any{
-		"namespace": cluster,
-		"name":      "open-cluster-management:managedcluster:" + cluster + ":" + role,
-		"labels":    map[string]any{"open-cluster-management.io/cluster-name": cluster},
-	}
-	if len(finalizers) > 0 {
-		metadata["finalizers"] = finalizers
-	}
-	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "rbac.authorization.k8s.io/v1",
-		"kind":       "RoleBinding",
-		"metadata":   metadata,
-		"subjects": []any{map[string]any{
-			"apiGroup": "rbac.authorization.k8s.io",
-			"kind":     "Group",
-			"name":     AgentGroup(cluster),
-		}},
-		"roleRef": map[string]any{
-			"apiGroup": "rbac.authorization.k8s.io",
-			"kind":     "ClusterRole",
-			"name":     "open-cluster-management:managedcluster:" + role,
-		},
-	}}
 }

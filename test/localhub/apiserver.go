@@ -48,8 +48,13 @@ type APIServerOptions struct {
 	BinDir string
 	// EtcdServers are the endpoints of an external etcd; embedded if empty.
 	EtcdServers []string
+	// Granted says that somebody else, such as clusteradm init, grants the server what
+	// it needs. Otherwise Start does.
+	Granted bool
 	// Args are further arguments, which win over the defaults.
 	Args []string
+	// Env is added to its environment, as KEY=value.
+	Env []string
 }
 
 // APIServer is our apiserver in front of a hub.
@@ -62,6 +67,9 @@ type APIServer struct {
 	authority *authority
 	// kubeconfig is its identity on the hub.
 	kubeconfig string
+	dir        string
+	granted    bool
+	env        []string
 }
 
 // NewAPIServer returns an apiserver, not started. It makes its certificates.
@@ -91,7 +99,7 @@ func NewAPIServer(opts APIServerOptions) (*APIServer, error) {
 			return nil, err
 		}
 	}
-	s := &APIServer{hub: opts.Hub, kubeconfig: filepath.Join(dir, "hub.kubeconfig")}
+	s := &APIServer{hub: opts.Hub, kubeconfig: filepath.Join(dir, "hub.kubeconfig"), dir: dir, granted: opts.Granted, env: opts.Env}
 	// On another port, the hub would for a moment still look for it at the former.
 	if s.Port, err = rememberedPort(filepath.Join(dir, "port")); err != nil {
 		return nil, err
@@ -128,6 +136,7 @@ func NewAPIServer(opts APIServerOptions) (*APIServer, error) {
 		Name:    opts.Name,
 		Path:    path,
 		Args:    append(args, opts.Args...),
+		Env:     opts.Env,
 		LogFile: filepath.Join(opts.LogDir, opts.Name+".log"),
 		Ready:   probe,
 	}
@@ -149,23 +158,35 @@ func (s *APIServer) probe() (func(context.Context) error, error) {
 
 // Start grants the server's ServiceAccount what artifacts/rbac says and
 // nothing else, writes its kubeconfig, and starts it as [Process.Start]. The
-// hub must be running.
+// hub must be running. On a hub on EKS, the server acts as the IAM role that its
+// ServiceAccount names.
 func (s *APIServer) Start(ctx context.Context) error {
-	config, err := s.hub.ServiceAccountConfig(ctx, HubNamespace, ServerName)
-	if err != nil {
-		return fmt.Errorf("start %s: %w", s.Name, err)
-	}
-	grants, err := ReadManifests(filepath.Join(Root(), "artifacts", "rbac"))
-	if err != nil {
-		return fmt.Errorf("start %s: %w", s.Name, err)
-	}
-	if err := s.hub.Apply(ctx, grants...); err != nil {
-		return fmt.Errorf("start %s: %w", s.Name, err)
-	}
-	if err := writeKubeconfig(s.kubeconfig, s.hub.Name, ServerName, config); err != nil {
+	if err := s.prepare(ctx); err != nil {
 		return fmt.Errorf("start %s: %w", s.Name, err)
 	}
 	return s.Process.Start(ctx)
+}
+
+func (s *APIServer) prepare(ctx context.Context) error {
+	config, err := s.hub.ServiceAccountConfig(ctx, HubNamespace, ServerName)
+	if err != nil {
+		return err
+	}
+	if !s.granted {
+		grants, err := ReadManifests(filepath.Join(Root(), "artifacts", "rbac"))
+		if err != nil {
+			return err
+		}
+		if err := s.hub.Apply(ctx, grants...); err != nil {
+			return err
+		}
+	}
+	if err := writeKubeconfig(s.kubeconfig, s.hub.Name, ServerName, config); err != nil {
+		return err
+	}
+	identity, err := s.hub.PodIdentity(ctx, HubNamespace, ServerName, filepath.Join(s.dir, "aws-token"))
+	s.Env = append(identity, s.env...)
+	return err
 }
 
 // UserConfig returns a client configuration of a hub user that talks to the

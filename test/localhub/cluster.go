@@ -46,6 +46,8 @@ type ClusterOptions struct {
 	// NoFsync makes etcd faster on a slow disk. Its data then outlasts a kill,
 	// but not a crash of the machine.
 	NoFsync bool
+	// EKS makes it a cluster of EKS, if set.
+	EKS *EKS
 	// APIServerArgs are further arguments of kube-apiserver.
 	APIServerArgs []string
 }
@@ -63,10 +65,12 @@ type Cluster struct {
 	// ControllerManager is kube-controller-manager; nil if left out.
 	ControllerManager *Process
 
-	dir   string
-	host  string
-	pki   *controlPlanePKI
-	admin *rest.Config
+	dir    string
+	host   string
+	issuer string
+	pki    *controlPlanePKI
+	admin  *rest.Config
+	eks    *EKS
 }
 
 // NewCluster makes or finds the cluster's keys and data in Dir and chooses its
@@ -97,12 +101,26 @@ func newCluster(opts ClusterOptions) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{Name: opts.Name, dir: dir, host: "https://127.0.0.1:" + strconv.Itoa(port)}
+	c := &Cluster{
+		Name: opts.Name, dir: dir, eks: opts.EKS,
+		host: "https://127.0.0.1:" + strconv.Itoa(port), issuer: "https://kubernetes.default.svc",
+	}
 	if c.pki, err = loadControlPlanePKI(filepath.Join(dir, "pki")); err != nil {
 		return nil, err
 	}
 	if c.admin, err = c.UserConfig("admin", "system:masters"); err != nil {
 		return nil, err
+	}
+	if err := c.WriteAdminKubeconfig(c.adminKubeconfig()); err != nil {
+		return nil, err
+	}
+	if c.eks != nil {
+		args, err := c.enterAWS()
+		if err != nil {
+			return nil, fmt.Errorf("as a cluster of EKS: %w", err)
+		}
+		opts.APIServerArgs = append(args, opts.APIServerArgs...)
+		c.issuer = "https://" + c.eks.Issuer()
 	}
 	logFile := func(program string) string {
 		return filepath.Join(opts.LogDir, opts.Name+"-"+program+".log")
@@ -146,7 +164,7 @@ func (c *Cluster) defineAPIServer(opts ClusterOptions, port int, logFile string)
 			"--tls-private-key-file=" + c.pki.servingKey,
 			"--client-ca-file=" + c.pki.client.certFile,
 			"--service-cluster-ip-range=10.0.0.0/24",
-			"--service-account-issuer=https://kubernetes.default.svc",
+			"--service-account-issuer=" + c.issuer,
 			"--service-account-key-file=" + c.pki.serviceAccountKey,
 			"--service-account-signing-key-file=" + c.pki.serviceAccountKey,
 			"--authorization-mode=RBAC",

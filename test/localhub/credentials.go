@@ -102,8 +102,8 @@ func (c *Cluster) WriteAdminKubeconfig(path string) error {
 	return writeKubeconfig(path, c.Name, "admin", c.admin)
 }
 
-// writeKubeconfig writes a kubeconfig with everything inlined. It replaces the
-// file in one step, since a program may be reading the former one.
+// writeKubeconfig writes a kubeconfig with everything inlined, in one step, since
+// a program may be reading the former one.
 func writeKubeconfig(path, cluster, user string, config *rest.Config) error {
 	content, err := clientcmd.Write(clientcmdapi.Config{
 		Clusters: map[string]*clientcmdapi.Cluster{
@@ -120,6 +120,11 @@ func writeKubeconfig(path, cluster, user string, config *rest.Config) error {
 	if err != nil {
 		return fmt.Errorf("kubeconfig of %s: %w", user, err)
 	}
+	return writeFile(path, content)
+}
+
+// writeFile replaces a file that only we may read in one step.
+func writeFile(path string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
@@ -127,4 +132,9 @@ func writeKubeconfig(path, cluster, user string, config *rest.Config) error {
 		return err
 	}
 	return os.Rename(path+".new", path)
+}
+
+// adminKubeconfig is the file with an administrator's kubeconfig.
+func (c *Cluster) adminKubeconfig() string {
+	return filepath.Join(c.dir, "admin.kubeconfig")
 }

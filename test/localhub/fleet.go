@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"open-cluster-management.io/hub-apiserver/test/fakeaws"
 )
 
 // FleetOptions says how a [Fleet] is made. Dir is required.
@@ -20,6 +22,15 @@ type FleetOptions struct {
 	Clusters []string
 	// HubAgent has the hub join itself, as [HubClusterName].
 	HubAgent bool
+	// Join is how the clusters join the hub; [JoinByAdministrator] if empty.
+	Join JoinMode
+	// InitArgs are further arguments of clusteradm init, with [JoinByRegistration].
+	InitArgs []string
+	// AWS has all clusters be of EKS, and the hub register by csr and aws-irsa. It takes
+	// [JoinByRegistration], and must run from before NewFleet until after Stop.
+	AWS *fakeaws.Server
+	// IRSA are the names of the managed clusters that register by aws-irsa; the others do by csr.
+	IRSA []string
 	// BinDir has our programs; [BinDir]() if empty.
 	BinDir string
 	// KubeBinDir has the hub's Kubernetes programs, for another version than
@@ -32,7 +43,21 @@ type FleetOptions struct {
 	HubArgs, APIServerArgs, AgentArgs []string
 	// Progress is called with each finished step and the time since Start.
 	Progress func(step string, elapsed time.Duration)
+	// Ran is told of the commands by which the clusters join, with [JoinByRegistration].
+	Ran Ran
 }
+
+// JoinMode is how the clusters of a [Fleet] join its hub.
+type JoinMode string
+
+const (
+	// JoinByAdministrator has the hub accept every cluster before there is an agent, and
+	// gives agents certificates that the hub's authority signs.
+	JoinByAdministrator JoinMode = "Administrator"
+	// JoinByRegistration has every cluster join by clusteradm init, join and accept, and
+	// every agent register.
+	JoinByRegistration JoinMode = "Registration"
+)
 
 // HubClusterName is the name under which the hub joins itself.
 const HubClusterName = "local-cluster"
@@ -55,7 +80,11 @@ type Fleet struct {
 	// HubAgent is the agent of the hub itself; nil if it has none.
 	HubAgent *Agent
 
-	progress func(step string, elapsed time.Duration)
+	options FleetOptions
+	adm     *Clusteradm
+	// serverArgs are the server's without those of the options.
+	serverArgs []string
+	invitation *Invitation
 }
 
 // NewFleet makes a fleet and starts nothing.
@@ -69,10 +98,14 @@ func NewFleet(opts FleetOptions) (*Fleet, error) {
 	if opts.KubeBinDir == "" {
 		opts.KubeBinDir = opts.BinDir
 	}
-	f := &Fleet{progress: opts.Progress}
-	if f.progress == nil {
-		f.progress = func(string, time.Duration) {}
+	if opts.Progress == nil {
+		opts.Progress = func(string, time.Duration) {}
 	}
+	registering := opts.Join == JoinByRegistration
+	if (opts.AWS != nil || len(opts.IRSA) > 0 || len(opts.InitArgs) > 0) && !registering || len(opts.IRSA) > 0 && opts.AWS == nil {
+		return nil, errors.New("AWS and InitArgs take JoinByRegistration, and IRSA takes AWS")
+	}
+	f := &Fleet{options: opts, adm: &Clusteradm{BinDir: opts.BinDir, Ran: opts.Ran}}
 	var err error
 	f.Hub, err = NewCluster(ClusterOptions{
 		Name:          "hub",
@@ -80,6 +113,7 @@ func NewFleet(opts FleetOptions) (*Fleet, error) {
 		LogDir:        opts.LogDir,
 		BinDir:        opts.KubeBinDir,
 		NoFsync:       opts.NoFsync,
+		EKS:           opts.eks(HubARN),
 		APIServerArgs: opts.HubArgs,
 	})
 	if err != nil {
@@ -90,14 +124,22 @@ func NewFleet(opts FleetOptions) (*Fleet, error) {
 		Dir:    filepath.Join(opts.Dir, "apiserver"),
 		LogDir: opts.LogDir,
 		BinDir: opts.BinDir,
-		Args:   opts.APIServerArgs,
+		// clusteradm init does so otherwise.
+		Granted: registering,
 	})
 	if err != nil {
 		return nil, err
 	}
+	f.serverArgs = f.Server.Args
+	f.Server.Args = slices.Concat(f.serverArgs, opts.APIServerArgs)
+	// An agent that knows its hub does not register.
+	agentHub := f.Hub
+	if registering {
+		agentHub = nil
+	}
 	if opts.HubAgent {
 		f.HubAgent, err = NewAgent(AgentOptions{
-			Hub: f.Hub, Managed: f.Hub, ClusterName: HubClusterName,
+			Hub: agentHub, Managed: f.Hub, ClusterName: HubClusterName,
 			Dir:    filepath.Join(opts.Dir, HubClusterName, "agent"),
 			LogDir: opts.LogDir, BinDir: opts.BinDir, Args: append([]string{"--works=false"}, opts.AgentArgs...),
 		})
@@ -117,12 +159,13 @@ func NewFleet(opts FleetOptions) (*Fleet, error) {
 			LogDir:  opts.LogDir,
 			BinDir:  opts.BinDir,
 			NoFsync: opts.NoFsync,
+			EKS:     opts.eks(ManagedARN(name)),
 		})
 		if err != nil {
 			return nil, err
 		}
 		m.Agent, err = NewAgent(AgentOptions{
-			Hub:     f.Hub,
+			Hub:     agentHub,
 			Managed: m.Cluster,
 			Dir:     filepath.Join(dir, "agent"),
 			LogDir:  opts.LogDir,
@@ -156,7 +199,7 @@ func (f *Fleet) start(ctx context.Context) error {
 	done := func(step string) {
 		mu.Lock()
 		defer mu.Unlock()
-		f.progress(step, time.Since(begin))
+		f.options.Progress(step, time.Since(begin))
 	}
 	started := func(process *Process) { done(fmt.Sprintf("%s is up (process %d)", process.Name, process.PID())) }
 
@@ -178,7 +221,7 @@ func (f *Fleet) start(ctx context.Context) error {
 			return err
 		}
 		done("hub is up")
-		if err := f.Server.Start(ctx); err != nil {
+		if err := f.startServer(ctx); err != nil {
 			return err
 		}
 		started(f.Server.Process)
@@ -186,17 +229,20 @@ func (f *Fleet) start(ctx context.Context) error {
 			return err
 		}
 		done("APIServices are available")
+		if f.options.Join == JoinByRegistration {
+			return nil
+		}
 		for _, m := range f.Members {
 			if err := JoinRunning(ctx, f.Hub, m.Cluster); err != nil {
 				return err
 			}
-			done(m.Name + " has joined the hub")
+			done("the hub has accepted " + m.Name)
 		}
 		if f.HubAgent != nil {
 			if err := joinRunning(ctx, f.Hub, f.Hub, HubClusterName); err != nil {
 				return err
 			}
-			done("the hub has joined itself as " + HubClusterName)
+			done("the hub has accepted itself as " + HubClusterName)
 		}
 		return nil
 	}()
@@ -208,8 +254,17 @@ func (f *Fleet) start(ctx context.Context) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
+	if f.options.Join == JoinByRegistration {
+		if err := f.register(ctx); err != nil {
+			return err
+		}
+	}
 	for _, agent := range f.agents() {
-		if err := agent.Start(ctx); err != nil {
+		start := agent.Start
+		if agent.Running() {
+			start = agent.WaitReady
+		}
+		if err := start(ctx); err != nil {
 			return err
 		}
 		started(agent.Process)

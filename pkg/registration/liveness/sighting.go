@@ -96,9 +96,10 @@ func isUnknown(cluster *clusterv1.ManagedCluster) bool {
 	return meta.IsStatusConditionPresentAndEqual(cluster.Status.Conditions, clusterv1.ManagedClusterConditionAvailable, metav1.ConditionUnknown)
 }
 
-// renewTime is zero for a Lease that is not there or was never renewed.
+// renewTime is zero for a Lease that is not there or was never renewed, as the one that
+// the hub makes for a cluster.
 func renewTime(lease *coordinationv1.Lease) time.Time {
-	if lease == nil || lease.Spec.RenewTime == nil {
+	if lease == nil || lease.Spec.RenewTime == nil || lease.Spec.RenewTime.Equal(lease.Spec.AcquireTime) {
 		return time.Time{}
 	}
 	return lease.Spec.RenewTime.Time

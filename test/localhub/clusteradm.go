@@ -1,0 +1,110 @@
+package localhub
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// Clusteradm runs the program clusteradm, as administrators of clusters do.
+type Clusteradm struct {
+	// BinDir has the program; [BinDir]() if empty.
+	BinDir string
+	// Ran is called with each command that has ended well, if set.
+	Ran Ran
+}
+
+// Ran is told of a command of an administrator that has ended well: on which cluster it
+// was, its words, and what it has printed. There may be tokens in both.
+type Ran func(cluster *Cluster, words []string, output string)
+
+// Run runs a command as an administrator of the cluster, and returns what it has printed
+// on standard output. The error of one that fails has all that it has printed.
+func (a *Clusteradm) Run(ctx context.Context, cluster *Cluster, args ...string) (string, error) {
+	dir := a.BinDir
+	if dir == "" {
+		dir = BinDir()
+	}
+	path, err := Binary(dir, "clusteradm")
+	if err != nil {
+		return "", err
+	}
+	var output, all bytes.Buffer
+	command := exec.CommandContext(ctx, path, args...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+cluster.adminKubeconfig(), "KUBECACHEDIR="+filepath.Join(cluster.dir, "clusteradm-cache"), "KUBERC=off")
+	command.Stdout, command.Stderr = &tee{&output, &all}, &all
+	if err := command.Run(); err != nil {
+		return "", fmt.Errorf("clusteradm %s on %s: %w\n%s", args[0], cluster.Name, errors.Join(err, ctx.Err()), all.String())
+	}
+	if a.Ran != nil {
+		a.Ran(cluster, append([]string{"clusteradm"}, args...), all.String())
+	}
+	return output.String(), nil
+}
+
+// tee writes to both buffers.
+type tee struct{ a, b *bytes.Buffer }
+
+func (t *tee) Write(p []byte) (int, error) {
+	_, _ = t.a.Write(p)
+	return t.b.Write(p)
+}
+
+// Invitation is what clusteradm init prints for clusters to join a hub.
+type Invitation struct {
+	// Server, Token and CA are where the hub is, how clusters ask it, and what verifies it.
+	Server, Token string
+	CA            []byte
+	// ServerArgs are the flags of a server that runs elsewhere.
+	ServerArgs []string
+}
+
+// Init makes a cluster a hub whose server runs elsewhere. To do so again changes nothing,
+// and gives a new token.
+func (a *Clusteradm) Init(ctx context.Context, hub *Cluster, args ...string) (*Invitation, error) {
+	output, err := a.Run(ctx, hub, append([]string{"init", "--apiserver=external"}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	flags := map[string]string{}
+	words := strings.Fields(strings.ReplaceAll(output, "\\\n", " "))
+	for i, word := range words[:max(0, len(words)-1)] {
+		if strings.HasPrefix(word, "--") && flags[word] == "" {
+			flags[word] = words[i+1]
+		}
+	}
+	i := &Invitation{Server: flags["--hub-apiserver"], Token: flags["--hub-token"]}
+	if i.CA, err = base64.StdEncoding.DecodeString(flags["--ca-data"]); err != nil {
+		return nil, fmt.Errorf("clusteradm init printed --ca-data %q: %w", flags["--ca-data"], err)
+	}
+	for line := range strings.Lines(output) {
+		if flags, ok := strings.CutPrefix(line, "Start the server with: "); ok {
+			i.ServerArgs = strings.Fields(flags)
+		}
+	}
+	if i.Server == "" || i.Token == "" || len(i.ServerArgs) == 0 {
+		return nil, fmt.Errorf("clusteradm init does not say how to go on:\n%s", output)
+	}
+	return i, nil
+}
+
+// JoinArgs are the arguments by which a cluster joins the hub, with an agent that runs
+// elsewhere.
+func (i *Invitation) JoinArgs(cluster string) []string {
+	return []string{
+		"join", "--agent=external", "--hub-token", i.Token, "--hub-apiserver", i.Server,
+		"--ca-data", base64.StdEncoding.EncodeToString(i.CA), "--cluster-name", cluster,
+	}
+}
+
+// Accept accepts clusters on a hub, and waits until they have asked and have their access.
+func (a *Clusteradm) Accept(ctx context.Context, hub *Cluster, clusters ...string) error {
+	_, err := a.Run(ctx, hub, "accept", "--clusters", strings.Join(clusters, ","), "--wait")
+	return err
+}

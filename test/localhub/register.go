@@ -1,0 +1,169 @@
+package localhub
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/fakeaws"
+)
+
+// acceptAgain is after what time a cluster is accepted once more whose agent is not ready.
+// An agent that has lost its identity asks later than the hub was told to accept it.
+const acceptAgain = 20 * time.Second
+
+// eks is how a cluster of the fleet is known to AWS; nil without AWS.
+func (o *FleetOptions) eks(arn string) *EKS {
+	if o.AWS == nil {
+		return nil
+	}
+	return &EKS{AWS: o.AWS, ARN: arn, Mode: fakeaws.ModeAPIAndConfigMap}
+}
+
+// startServer starts the apiserver, on a hub that clusteradm has made one if clusters register.
+func (f *Fleet) startServer(ctx context.Context) error {
+	if f.options.Join != JoinByRegistration {
+		return f.Server.Start(ctx)
+	}
+	var err error
+	if f.invitation, err = f.Invite(ctx); err != nil {
+		return err
+	}
+	f.Server.Args = slices.Concat(f.serverArgs, f.invitation.ServerArgs, f.options.APIServerArgs)
+	return f.Server.Start(ctx)
+}
+
+// Invite makes the hub one by clusteradm init, and returns what clusters need to join.
+func (f *Fleet) Invite(ctx context.Context) (*Invitation, error) {
+	var args []string
+	if f.options.AWS != nil {
+		if err := f.Hub.makeServerRole(ctx); err != nil {
+			return nil, fmt.Errorf("the role of the server: %w", err)
+		}
+		args = []string{"--registration-auth=csr,aws-irsa", "--hub-cluster-arn=" + HubARN}
+	}
+	return f.adm.Init(ctx, f.Hub, append(args, f.options.InitArgs...)...)
+}
+
+// register has every cluster join the hub, which accepts it, and returns when the agents
+// are ready.
+func (f *Fleet) register(ctx context.Context) error {
+	for _, m := range f.Members {
+		var args []string
+		if slices.Contains(f.options.IRSA, m.Name) {
+			args = []string{"--registration-auth=aws-irsa", "--eks-hub-cluster-arn=" + HubARN, "--managed-cluster-arn=" + m.EKS().ARN}
+		}
+		if err := m.Agent.Join(ctx, f.adm, f.invitation, args...); err != nil {
+			return err
+		}
+	}
+	if f.HubAgent != nil {
+		if err := f.HubAgent.Join(ctx, f.adm, f.invitation); err != nil {
+			return err
+		}
+	}
+	agents := f.agents()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	names := make([]string, 0, len(agents))
+	for _, agent := range agents {
+		if err := agent.Launch(ctx); err != nil {
+			return err
+		}
+		names = append(names, agent.clusterName)
+		exited := agent.Exited()
+		go func() {
+			// Whoever waits for it to ask would do so in vain.
+			select {
+			case <-exited:
+				stop(agent.Failure())
+			case <-ctx.Done():
+			}
+		}()
+	}
+	for _, m := range f.Members {
+		if !slices.Contains(f.options.IRSA, m.Name) {
+			continue
+		}
+		if _, err := MakeManagedRole(ctx, f.Hub, m.Cluster, AgentNamespace, f.options.Ran); err != nil {
+			return errors.Join(context.Cause(ctx), err)
+		}
+	}
+	for len(names) > 0 {
+		if err := f.adm.Accept(ctx, f.Hub, names...); err != nil {
+			return errors.Join(context.Cause(ctx), err)
+		}
+		names = nil
+		within, cancel := context.WithTimeout(ctx, acceptAgain)
+		for _, agent := range agents {
+			if err := agent.WaitReady(within); err != nil && ctx.Err() != nil {
+				cancel()
+				return errors.Join(context.Cause(ctx), err)
+			} else if err != nil {
+				names = append(names, agent.clusterName)
+			}
+		}
+		cancel()
+	}
+	return nil
+}
+
+// MakeManagedRole makes the IAM role of a managed cluster by the commands that the hub has
+// for that, as an administrator of the cluster's account does, and returns the answer of the hub. It
+// waits until the cluster has asked the hub.
+func MakeManagedRole(ctx context.Context, hub, managed *Cluster, agentNamespace string, ran Ran) (*registerv1alpha1.ManagedClusterIRSA, error) {
+	client, err := versioned.NewForConfig(hub.AdminConfig())
+	if err != nil {
+		return nil, err
+	}
+	claim := &registerv1alpha1.ManagedClusterIRSA{
+		ObjectMeta: metav1.ObjectMeta{Name: managed.Name},
+		Spec: registerv1alpha1.ManagedClusterIRSASpec{
+			ManagedClusterARN: managed.EKS().ARN, OIDCProvider: managed.EKS().Issuer(), ServiceAccounts: []string{agentNamespace + ":" + agentAccount},
+		},
+	}
+	var answer *registerv1alpha1.ManagedClusterIRSA
+	within, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	err = poll(within, func(ctx context.Context) (retry, final error) {
+		var err error
+		answer, err = client.RegisterV1alpha1().ManagedClusterRegistrations().ClaimIRSA(ctx, managed.Name, claim, metav1.CreateOptions{})
+		return err, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the claim of %s: %w", managed.Name, err)
+	}
+	if ran != nil {
+		body, err := json.Marshal(claim.Spec)
+		if err != nil {
+			return nil, err
+		}
+		content, err := json.MarshalIndent(answer.Status, "", "  ")
+		if err != nil {
+			return nil, err
+		}
+		path := "/apis/" + registerv1alpha1.SchemeGroupVersion.String() + "/managedclusters/" + managed.Name + "/irsa"
+		ran(hub, []string{"POST", path, fmt.Sprintf(`{"spec":%s}`, body)}, fmt.Sprintf("{\"status\": %s}\n", content))
+	}
+	for _, line := range answer.Status.Commands {
+		output, err := managed.EKS().Run(ctx, line)
+		if AlreadyExists(err) {
+			output, err = err.Error()+"\n", nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if ran != nil {
+			ran(managed, strings.Fields(line), output)
+		}
+	}
+	return answer, nil
+}
