@@ -35,10 +35,10 @@ postgres: ## See to a PostgreSQL server for the tests
 	@hack/install-postgres.sh
 
 .PHONY: run
-run: devhub build ## Start a hub with CLUSTERS=2 managed clusters and show what it does; ONCE=1 stops then
+run: devhub build ## Start a hub with CLUSTERS=2 managed clusters and show what it does; ONCE=1 stops then, AWS=fake has the last cluster join by IAM roles
 	@mkdir -p bin
 	@$(GOBUILD) -o bin/run ./hack/run
-	@CLUSTERS=$(CLUSTERS) ONCE=$(ONCE) exec bin/run
+	@CLUSTERS=$(CLUSTERS) ONCE=$(ONCE) AWS=$(AWS) exec bin/run
 
 .PHONY: test
 test: devhub build postgres ## Run all tests, against real servers

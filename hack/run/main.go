@@ -1,11 +1,13 @@
 // Command run is what `make run` executes once the programs are built. It
-// starts a hub, its managed clusters, our apiserver and agents, applies
-// artifacts/example, shows in a transcript of kubectl commands what came of
-// it, and stays in the foreground until Ctrl-C.
+// starts a hub, its managed clusters, our apiserver and agents, has the clusters
+// join by clusteradm, applies artifacts/example, shows in a transcript of commands
+// what came of it, and stays in the foreground until Ctrl-C.
 //
 // The environment variable CLUSTERS is the number of managed clusters (2 if
-// unset). With ONCE=1 it stops after the transcript. Its state is in .run, where
-// a second run finds its data again.
+// unset). With ONCE=1 it stops after the transcript. With AWS=fake the clusters are
+// of EKS, by a server that stands for AWS, and the last one joins by IAM roles.
+// Its state is in .run, where a second run finds its data again; with AWS=fake
+// there are other data, in .run/aws.
 package main
 
 import (
@@ -15,7 +17,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"reflect"
 	"strconv"
 	"strings"
@@ -34,6 +35,7 @@ const (
 	lockFile   = stateDir + "/lock"
 	logDir     = stateDir + "/logs"
 	kubectlDir = stateDir + "/kubectl-cache"
+	awsDir     = stateDir + "/aws"
 
 	// startTimeout bounds everything up to the end of the transcript. It takes
 	// about ten seconds; a busy machine may need a multiple.
@@ -59,6 +61,10 @@ func run(ctx context.Context) (err error) {
 			return fmt.Errorf("CLUSTERS=%s: want a number, 1 or more", value)
 		}
 	}
+	withAWS := os.Getenv("AWS") != ""
+	if value := os.Getenv("AWS"); withAWS && value != "fake" {
+		return fmt.Errorf("AWS=%s: want fake", value)
+	}
 	if err := os.Chdir(localhub.Root()); err != nil {
 		return err
 	}
@@ -75,15 +81,29 @@ func run(ctx context.Context) (err error) {
 	for i := range clusters {
 		clusters[i] = "cluster" + strconv.Itoa(i+1)
 	}
-	fleet, err := localhub.NewFleet(localhub.FleetOptions{
+	options := localhub.FleetOptions{
 		Dir:      stateDir,
 		LogDir:   logDir,
 		Clusters: clusters,
 		HubAgent: true,
+		Join:     localhub.JoinByRegistration,
+		Ran:      ran,
 		Progress: func(step string, elapsed time.Duration) {
 			fmt.Printf("%6.1fs  %s\n", elapsed.Seconds(), step)
 		},
-	})
+	}
+	if withAWS {
+		// A cluster that has joined in one way does not go on in another by itself.
+		if err := os.MkdirAll(awsDir, 0o700); err != nil {
+			return err
+		}
+		if options.AWS, err = startAWS(); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, options.AWS.Close()) }()
+		options.Dir, options.IRSA = awsDir, clusters[count-1:]
+	}
+	fleet, err := localhub.NewFleet(options)
 	if err != nil {
 		return err
 	}
@@ -92,7 +112,7 @@ func run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, stop(fleet)) }()
 	startCtx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	if err := start(startCtx, fleet); err != nil {
+	if err := start(startCtx, fleet, options); err != nil {
 		if ctx.Err() != nil {
 			return errors.New("interrupted during the start")
 		}
@@ -142,17 +162,27 @@ func lock(ctx context.Context) (unlock func(), err error) {
 }
 
 // start starts the fleet, shows that it works, and marks it ready.
-func start(ctx context.Context, fleet *localhub.Fleet) error {
+func start(ctx context.Context, fleet *localhub.Fleet, options localhub.FleetOptions) error {
 	if err := fleet.Hub.WriteAdminKubeconfig(hubConfig); err != nil {
 		return err
 	}
 	for _, member := range fleet.Members {
-		if err := member.WriteAdminKubeconfig(filepath.Join(stateDir, member.Name+".kubeconfig")); err != nil {
+		if err := member.WriteAdminKubeconfig(kubeconfigOf(member.Cluster)); err != nil {
 			return err
 		}
 	}
 	if err := fleet.Start(ctx); err != nil {
 		return err
+	}
+	fmt.Println()
+	fmt.Printf("$ export PATH=$PWD/bin:$PATH KUBECONFIG=%s\n", hubConfig)
+	if err := showRegistration(ctx); err != nil {
+		return err
+	}
+	for _, name := range options.IRSA {
+		if err := showAWS(options.AWS, name); err != nil {
+			return err
+		}
 	}
 	if err := transcript(ctx, fleet); err != nil {
 		return err

@@ -27,8 +27,6 @@ const deliveryTimeout = time.Minute
 // transcript applies the examples, waits until they are on the first managed
 // cluster, and prints the kubectl commands that show it, with their output.
 func transcript(ctx context.Context, fleet *localhub.Fleet) error {
-	fmt.Println()
-	fmt.Printf("$ export PATH=$PWD/bin:$PATH KUBECONFIG=%s\n", hubConfig)
 	examples, err := filepath.Glob("artifacts/example/*.yaml")
 	if err != nil {
 		return err
@@ -60,7 +58,6 @@ func transcript(ctx context.Context, fleet *localhub.Fleet) error {
 
 	managed := filepath.Join(stateDir, member.Name+".kubeconfig")
 	commands := [][]string{
-		{"get", "managedclusters"},
 		{"get", "clusterpermissions", "--all-namespaces"},
 		{"get", "manifestworks", "--namespace", member.Name},
 		{"explain", "clusterpermission.spec.roles"},

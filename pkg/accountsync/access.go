@@ -34,8 +34,6 @@ const (
 	// of a cluster, by which its agent reaches the Secrets of its accounts.
 	AccessName = "open-cluster-management:managedcluster:serviceaccount-secrets"
 
-	agentGroupPrefix = "system:open-cluster-management:"
-
 	// pausePerName is how long a Role stays as it is before further names are added,
 	// for each name that it has. A Role of thousands is large, and is not written
 	// again for every one of thousands of accounts; agents need to read a Secret
@@ -237,7 +235,10 @@ func onlyLacksNames(present, wanted []rbacv1.PolicyRule) bool {
 
 func (a *Access) keepBinding(ctx context.Context, namespace string) error {
 	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: AccessName}
-	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: agentGroupPrefix + namespace}}
+	var subjects []rbacv1.Subject
+	for _, group := range clusterv1.AgentGroups(namespace) {
+		subjects = append(subjects, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: group})
+	}
 	bindings := a.hub.RbacV1().RoleBindings(namespace)
 	binding, err := a.bindings.RoleBindings(namespace).Get(AccessName)
 	if apierrors.IsNotFound(err) {

@@ -59,7 +59,7 @@ var (
 // mayOnly tells what the agents of a cluster may do beside what is given, or not of it.
 func (f *fleet) mayOnly(ctx context.Context, cluster string, expected ...string) error {
 	var errs []error
-	for _, group := range registration.AgentGroups(cluster) {
+	for _, group := range clusterv1.AgentGroups(cluster) {
 		for what, attributes := range rights(cluster) {
 			allowed, err := f.may(ctx, group, attributes)
 			if err != nil {

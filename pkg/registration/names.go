@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 )
 
 const (
@@ -31,7 +33,7 @@ func ReservedName(cluster string) string {
 	case sharesRole(cluster):
 		return "the hub has a ClusterRole " + accessName(cluster) + " for the agents of all clusters"
 	case cluster == allClusters:
-		return "agents of all clusters may be in the group " + AgentGroups(cluster)[0]
+		return "agents of all clusters may be in the group " + clusterv1.AgentGroups(cluster)[0]
 	case cluster == "default", strings.HasPrefix(cluster, "kube-"), strings.HasPrefix(cluster, "open-cluster-management"):
 		return "the hub needs the namespace " + cluster + " for itself"
 	}
@@ -57,7 +59,7 @@ func clusterRoleRef(name string) rbacv1.RoleRef {
 
 func agentSubjects(cluster string) []rbacv1.Subject {
 	var subjects []rbacv1.Subject
-	for _, group := range AgentGroups(cluster) {
+	for _, group := range clusterv1.AgentGroups(cluster) {
 		subjects = append(subjects, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: group})
 	}
 	return subjects

@@ -376,7 +376,7 @@ func afterStore(ctx context.Context) (context.Context, context.CancelFunc) {
 // byItself tells whether it is an agent of the cluster that asks.
 func byItself(ctx context.Context, cluster string) bool {
 	caller, known := request.UserFrom(ctx)
-	return known && slices.ContainsFunc(AgentGroups(cluster), func(group string) bool { return slices.Contains(caller.GetGroups(), group) })
+	return known && slices.ContainsFunc(clusterv1.AgentGroups(cluster), func(group string) bool { return slices.Contains(caller.GetGroups(), group) })
 }
 
 func callerOf(ctx context.Context) registerv1alpha1.Requester {

@@ -79,10 +79,3 @@ type Decisions interface {
 	// for it checks but who may ask for it.
 	Decide(ctx context.Context, cluster string, uid types.UID, acceptance clusterv1.Acceptance) (*clusterv1.ManagedCluster, error)
 }
-
-// AgentGroups are the groups on the hub of a cluster's agents. The first is that of
-// client certificates and of the ConfigMap aws-auth. The second is for access
-// entries: EKS takes no groups there that begin with "system:".
-func AgentGroups(cluster string) []string {
-	return []string{"system:open-cluster-management:" + cluster, "open-cluster-management:" + cluster}
-}

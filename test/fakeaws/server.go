@@ -74,6 +74,8 @@ type Server struct {
 	mu      sync.Mutex
 	state   *state
 	awsAuth map[string]func() (*ConfigMapData, error) // by cluster ARN
+	// sessionLimit is how long a session lasts at most; 0 is as long as it asks for.
+	sessionLimit time.Duration
 
 	callsMu sync.Mutex
 	calls   []Call

@@ -144,6 +144,14 @@ func (role *roleRecord) names(st *statement, p *principal) (itself, itsAccount b
 	return itself, itsAccount
 }
 
+// LimitSessions has the sessions that begin from now on end earlier than AWS would let
+// them, and than they ask for; 0 is no limit.
+func (s *Server) LimitSessions(limit time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sessionLimit = limit
+}
+
 // beginSession makes credentials of the role, and returns what is told of them.
 func (s *Server) beginSession(r *request, owner *account, role *roleRecord, lifetime time.Duration) []node {
 	s.state.dropExpired(r.now)
@@ -151,6 +159,9 @@ func (s *Server) beginSession(r *request, owner *account, role *roleRecord, life
 		ID: "ASIA" + randomName(16), Secret: secret(), Token: "FwoGZXIvYXdzE" + rand.Text() + rand.Text() + rand.Text(),
 		AccountID: owner.ID, Role: role.Name, RoleID: role.ID, Session: r.params["RoleSessionName"],
 		Expires: r.now.Add(lifetime).UTC().Truncate(time.Second),
+	}
+	if s.sessionLimit > 0 {
+		key.Expires = r.now.Add(min(lifetime, s.sessionLimit)).UTC()
 	}
 	s.state.Keys[key.ID] = key
 	return []node{

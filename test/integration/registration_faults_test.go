@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
@@ -232,7 +233,7 @@ func newStormMember(t *testing.T, h *awsHub, i int, random *rand.Rand) *stormMem
 	config.Timeout = faultsRequest
 	m.client = ocmClient(t, config, nil)
 	config = rest.CopyConfig(config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: m.name, Groups: []string{registration.AgentGroups(m.name)[1], "system:authenticated"}}
+	config.Impersonate = rest.ImpersonationConfig{UserName: m.name, Groups: []string{clusterv1.AgentGroups(m.name)[1], "system:authenticated"}}
 	m.itself = ocmClient(t, config, nil)
 	return m
 }

@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/util/cert"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
-	"open-cluster-management.io/hub-apiserver/pkg/registration"
 )
 
 const (
@@ -130,7 +129,7 @@ func subject(content *x509.CertificateRequest) (identity, error) {
 		return identity{}, err
 	}
 	// The others are not for certificates.
-	own := registration.AgentGroups(agent.cluster)[0]
+	own := clusterv1.AgentGroups(agent.cluster)[0]
 	slices.Sort(groups)
 	if slices.Equal(groups, []string{own}) {
 		return agent, nil

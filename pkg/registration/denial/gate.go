@@ -179,7 +179,7 @@ func looksAtItself(a authorizer.Attributes, cluster string) bool {
 func clustersOf(u user.Info) []string {
 	var names []string
 	for _, group := range u.GetGroups() {
-		for _, own := range registration.AgentGroups("") {
+		for _, own := range clusterv1.AgentGroups("") {
 			if name, ok := strings.CutPrefix(group, own); ok && name != "" && !slices.Contains(names, name) {
 				names = append(names, name)
 			}

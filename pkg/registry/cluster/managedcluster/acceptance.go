@@ -140,7 +140,7 @@ func callerName(ctx context.Context) string {
 // byItself tells whether it is an agent of the cluster that asks.
 func byItself(ctx context.Context, name string) bool {
 	caller, known := request.UserFrom(ctx)
-	return known && slices.ContainsFunc(registration.AgentGroups(name), func(group string) bool {
+	return known && slices.ContainsFunc(clusterv1.AgentGroups(name), func(group string) bool {
 		return slices.Contains(caller.GetGroups(), group)
 	})
 }

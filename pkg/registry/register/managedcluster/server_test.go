@@ -271,7 +271,7 @@ func (h *hub) agent(t *testing.T, cluster string) *versioned.Clientset {
 	for _, verb := range []string{"get", "update", "patch"} {
 		h.grant(name, verb+" cluster:managedclusters "+cluster, verb+" cluster:managedclusters/status "+cluster)
 	}
-	return h.as(t, name, registration.AgentGroups(cluster)[0])
+	return h.as(t, name, clusterv1.AgentGroups(cluster)[0])
 }
 
 func newCluster(name string, annotations ...string) *clusterv1.ManagedCluster {

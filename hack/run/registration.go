@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"open-cluster-management.io/hub-apiserver/pkg/irsa"
+	"open-cluster-management.io/hub-apiserver/test/fakeaws"
+	"open-cluster-management.io/hub-apiserver/test/localhub"
+)
+
+var (
+	// applied is a line of clusteradm about one object of the manifests.
+	applied = regexp.MustCompile(`^\S+/\S+( in \S+)? (created|configured|unchanged|exists)$`)
+	// secrets are words that are long, or nobody's business.
+	secrets = regexp.MustCompile(`(--(?:hub-token|ca-data) \S{6})\S+`)
+)
+
+// ran prints a command by which clusters join, and what it has printed, both shortened.
+func ran(cluster *localhub.Cluster, words []string, output string) {
+	line := strings.Join(words, " ")
+	switch words[0] {
+	case "clusteradm":
+		line = fmt.Sprintf("$ clusteradm --kubeconfig %s %s", kubeconfigOf(cluster), strings.Join(words[1:], " "))
+	case "POST":
+		line = "# as an administrator of the hub: " + line
+	case "aws":
+		line = "$ " + line
+	}
+	fmt.Println(secrets.ReplaceAllString(line, "$1..."))
+	counts := map[string]int{}
+	var rest []string
+	for text := range strings.Lines(output) {
+		text = strings.TrimRight(text, "\n")
+		if found := applied.FindStringSubmatch(text); found != nil {
+			counts[found[2]]++
+			continue
+		}
+		rest = append(rest, secrets.ReplaceAllString(text, "$1..."))
+	}
+	for _, outcome := range []string{"created", "configured", "unchanged", "exists"} {
+		if counts[outcome] > 0 {
+			fmt.Printf("(%d objects: %s)\n", counts[outcome], outcome)
+		}
+	}
+	rest = slices.CompactFunc(rest, func(a, b string) bool { return a == "" && b == "" })
+	if text := strings.Trim(strings.Join(rest, "\n"), "\n"); text != "" {
+		fmt.Println(text)
+	}
+}
+
+// kubeconfigOf is the file with the administrator's kubeconfig of a cluster.
+func kubeconfigOf(cluster *localhub.Cluster) string {
+	return filepath.Join(stateDir, cluster.Name+".kubeconfig")
+}
+
+// startAWS starts a server for AWS that keeps its state for the next run.
+func startAWS() (*fakeaws.Server, error) {
+	server, err := fakeaws.New(fakeaws.Options{StateFile: filepath.Join(awsDir, "aws.json")})
+	if err != nil {
+		return nil, fmt.Errorf("AWS=fake: %w", err)
+	}
+	return server, nil
+}
+
+// showRegistration shows who the clusters are to the hub.
+func showRegistration(ctx context.Context) error {
+	for _, command := range [][]string{
+		{"get", "managedclusters"},
+		{"get", "mclr"},
+		{"get", "certificatesigningrequests"},
+	} {
+		if err := kubectl(ctx, command...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// showAWS shows what the server has made in AWS for a cluster.
+func showAWS(aws *fakeaws.Server, cluster string) error {
+	hub, err := irsa.ParseARN(localhub.HubARN)
+	if err != nil {
+		return err
+	}
+	managed, err := irsa.ParseARN(localhub.ManagedARN(cluster))
+	if err != nil {
+		return err
+	}
+	identity := irsa.Identity{Hub: hub, Managed: managed}
+	roles := aws.Roles(hub.AccountID)
+	role := slices.IndexFunc(roles, func(role fakeaws.Role) bool { return role.ARN == identity.HubRoleARN() })
+	entries := aws.AccessEntries(hub.String())
+	entry := slices.IndexFunc(entries, func(entry fakeaws.AccessEntry) bool { return entry.PrincipalARN == identity.HubRoleARN() })
+	if role < 0 || entry < 0 {
+		return fmt.Errorf("AWS has no role %s, or no access entry for it", identity.HubRoleARN())
+	}
+	fmt.Printf("# what the server has made in AWS for %s\n", cluster)
+	for _, shown := range []any{
+		map[string]any{"role": roles[role].ARN, "trustPolicy": json.RawMessage(roles[role].TrustPolicy), "tags": roles[role].Tags},
+		map[string]any{"accessEntry": entries[entry].PrincipalARN, "username": entries[entry].Username, "groups": entries[entry].Groups},
+	} {
+		content, err := json.MarshalIndent(shown, "", "  ")
+		if err != nil {
+			return err
+		}
+		fmt.Println(string(content))
+	}
+	return nil
+}

@@ -1,0 +1,537 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/registration"
+)
+
+// Public agents, the public clusteradm, kubectl and GitOps work with our hub unchanged.
+func TestPublicRegistration(t *testing.T) {
+	t.Parallel()
+	h := startAWSHub(t)
+	for name, test := range map[string]func(*testing.T){
+		"an agent with certificates":            h.publicCertificates,
+		"an agent with IAM roles":               h.publicRoles,
+		"a cluster that GitOps has accepted":    h.publicGitOps,
+		"a public agent and our clusteradm":     h.publicAndOurs,
+		"kubectl on behalf of others":           h.impersonatedDecisions,
+		"kubectl tells the two resources apart": h.publicNames,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t)
+		})
+	}
+}
+
+func (h *awsHub) publicCertificates(t *testing.T) {
+	p := newPublicRegistration(t, h.Hub, "public-csr", bootstrapAccount(t, h.Hub))
+	watched := p.begin(t, map[string]string{"agent.open-cluster-management.io/team": "blue"})
+	name, key := p.request(t, p.bootstrap)
+	if conditions := conditionsOf(watched()); len(conditions) > 0 {
+		t.Errorf("before a decision, the conditions are %v", conditions)
+	}
+	if approved := publicAccept(t, h.Hub, p.cluster); !slices.Equal(approved, []string{name}) {
+		t.Errorf("approved are %v", approved)
+	}
+	var reason string
+	if p.own, reason = p.certificate(t, p.bootstrap, name, key); reason != publicApproval {
+		t.Errorf("the request was approved for %s", reason)
+	}
+	watched = p.joins(t, h)
+
+	// It renews its certificate under its own name.
+	name, key = p.request(t, p.own)
+	renewed, reason := p.certificate(t, p.own, name, key)
+	if reason != "AgentRenewsItsCertificate" {
+		t.Errorf("the renewal was approved for %s", reason)
+	}
+	must(renewed.clusters().Get(t.Context(), p.cluster, metav1.GetOptions{}))(t)
+
+	table := must(h.kubectl(t, "", "get", "managedclusters", p.cluster))(t)
+	if got, want := columns(table), []string{"NAME", "HUB ACCEPTED", "MANAGED CLUSTER URLS", "JOINED", "AVAILABLE", "AGE"}; !slices.Equal(got, want) {
+		t.Errorf("the columns are %q", got)
+	}
+	if row := strings.Fields(strings.Split(table, "\n")[1]); len(row) != 6 || !slices.Equal(row[:5], []string{p.cluster, "true", "https://public-csr.example:6443", "True", "True"}) {
+		t.Errorf("the row is %v", row)
+	}
+
+	// Denied, it sees that, and may no more.
+	must(h.kubectl(t, "", "patch", "managedcluster", p.cluster, "--type=merge", `--patch={"spec":{"hubAcceptsClient":false}}`))(t)
+	leases := p.own.kube.CoordinationV1().Leases(p.cluster)
+	if _, err := leases.Get(t.Context(), registration.LeaseName, metav1.GetOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("reading the lease once denied: %v", err)
+	}
+	eventually(t, "the agent sees that it is denied", func(context.Context) error {
+		if accepted, _, _ := unstructured.NestedBool(watched().Object, "spec", "hubAcceptsClient"); accepted {
+			return errors.New("it is accepted")
+		}
+		return says(watched(), clusterv1.ManagedClusterConditionHubAccepted, metav1.ConditionFalse, clusterv1.ReasonHubClusterAdminDenied)
+	})
+	if err := patch(t.Context(), p.own.clusters(), watched(), map[string]any{"status": map[string]any{"version": map[string]any{"kubernetes": "v0"}}}, "status"); !apierrors.IsForbidden(err) {
+		t.Errorf("writing its status once denied: %v", err)
+	}
+
+	// Accepted again, it goes on with the same certificate and the same watch.
+	must(h.kubectl(t, acceptance(p.cluster), "replace", "--raw", acceptPath(p.cluster), "--filename=-"))(t)
+	eventually(t, "the agent sees that it is accepted", func(context.Context) error {
+		return says(watched(), clusterv1.ManagedClusterConditionHubAccepted, metav1.ConditionTrue, clusterv1.ReasonHubClusterAdminAccepted)
+	})
+	eventually(t, "it has its lease back", func(ctx context.Context) error {
+		_, err := leases.Get(ctx, registration.LeaseName, metav1.GetOptions{})
+		return err
+	})
+	h.deleted(t, p.cluster, watched)
+}
+
+// deleted deletes a cluster, as an administrator does, and waits until nothing is left.
+func (h *awsHub) deleted(t *testing.T, cluster string, watched func() *unstructured.Unstructured) {
+	t.Helper()
+	must(h.kubectl(t, "", "delete", "managedcluster", cluster, "--wait=false"))(t)
+	eventually(t, "nothing of it is left", func(ctx context.Context) error { return h.isGone(ctx, cluster) })
+	eventually(t, "the agent sees that it is deleted", func(context.Context) error {
+		if object := watched(); object != nil && object.GetDeletionTimestamp() == nil {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+}
+
+func acceptPath(cluster string) string {
+	return "/apis/" + registerv1alpha1.SchemeGroupVersion.String() + "/managedclusters/" + cluster + "/accept"
+}
+
+func acceptance(cluster string) string {
+	return fmt.Sprintf(`{"apiVersion":%q,"kind":"ManagedClusterAcceptance","metadata":{"name":%q},"spec":{"accepted":true,"reason":"known"}}`,
+		registerv1alpha1.SchemeGroupVersion, cluster)
+}
+
+// columns are the titles of a table.
+func columns(table string) []string {
+	var out []string
+	for _, title := range strings.Split(strings.Split(table, "\n")[0], "   ") {
+		if title = strings.TrimSpace(title); title != "" {
+			out = append(out, title)
+		}
+	}
+	return out
+}
+
+// joins is what all that public agents do once the cluster has its identity, and what
+// their operator looks at.
+func (p *publicRegistration) joins(t *testing.T, h *awsHub) (watched func() *unstructured.Unstructured) {
+	t.Helper()
+	eventually(t, "the hub accepts it", func(ctx context.Context) error { return h.hubAccepts(ctx, p.cluster) })
+	p.own.mayAll(t, []review{
+		{group: certificatesGroup, resource: requestsResource, verbs: "get list watch"},
+		{group: clusterv1.GroupName, resource: "managedclusters", name: p.cluster, verbs: "get list update watch"},
+		{group: clusterv1.GroupName, resource: "managedclusters/status", name: p.cluster, verbs: "patch update"},
+		{group: registerv1alpha1.GroupName, resource: "managedclusters/clientcertificates", verbs: "renew"},
+		{group: "coordination.k8s.io", resource: "leases", name: registration.LeaseName, namespace: p.cluster, verbs: "get update"},
+		{resource: "events", namespace: p.cluster, verbs: "create patch update"},
+		{group: "events.k8s.io", resource: "events", namespace: p.cluster, verbs: "create patch update"},
+		{group: workv1.GroupName, resource: "manifestworks", namespace: p.cluster, verbs: "get list watch update"},
+		{group: workv1.GroupName, resource: "manifestworks/status", namespace: p.cluster, verbs: "patch update"},
+	})
+	watched = p.own.watch(t, p.cluster)
+	eventually(t, "it sees that it is accepted", func(context.Context) error {
+		return says(watched(), clusterv1.ManagedClusterConditionHubAccepted, metav1.ConditionTrue, clusterv1.ReasonHubClusterAdminAccepted)
+	})
+
+	stale := watched()
+	p.own.patchStatus(t, watched, map[string]any{}, metav1.Condition{
+		Type: clusterv1.ManagedClusterConditionJoined, Status: metav1.ConditionTrue, Reason: "ManagedClusterJoined", Message: "Managed cluster joined",
+	})
+	eventually(t, "it sees that it has joined", func(context.Context) error {
+		return says(watched(), clusterv1.ManagedClusterConditionJoined, metav1.ConditionTrue, "")
+	})
+	version := map[string]any{"status": map[string]any{"version": map[string]any{"kubernetes": "v1.30.0"}}}
+	if err := patch(t.Context(), p.own.clusters(), stale, version, "status"); !apierrors.IsConflict(err) {
+		t.Errorf("a patch of an outdated status: %v", err)
+	}
+	other := watched()
+	other.SetUID("d9607e19-f88f-11e6-a518-42010a800195")
+	if err := patch(t.Context(), p.own.clusters(), other, version, "status"); !apierrors.IsConflict(err) {
+		t.Errorf("a patch of the status of another of the same name: %v", err)
+	}
+
+	p.beats(t)
+	p.own.patchStatus(t, watched, map[string]any{
+		"version":       map[string]any{"kubernetes": "v1.34.1"},
+		"capacity":      map[string]any{"cpu": "8", "memory": "32Gi"},
+		"allocatable":   map[string]any{"cpu": "7", "memory": "30Gi"},
+		"clusterClaims": []any{map[string]any{"name": "id.k8s.io", "value": "b1d3"}},
+		// What newer agents write, and this API does not know.
+		"managedNamespaces": []any{map[string]any{"name": "shared", "clusterSet": "default"}},
+	}, metav1.Condition{
+		Type: clusterv1.ManagedClusterConditionAvailable, Status: metav1.ConditionTrue, Reason: "ManagedClusterAvailable", Message: "Managed cluster is available",
+	})
+	eventually(t, "the hub holds it to be there", func(context.Context) error {
+		object := watched()
+		if taints, _, _ := unstructured.NestedSlice(object.Object, "spec", "taints"); len(taints) > 0 {
+			return fmt.Errorf("its taints are %v", taints)
+		}
+		if kubernetes, _, _ := unstructured.NestedString(object.Object, "status", "version", "kubernetes"); kubernetes != "v1.34.1" {
+			return fmt.Errorf("its version is %q", kubernetes)
+		}
+		return errors.Join(
+			says(object, clusterv1.ManagedClusterConditionHubAccepted, metav1.ConditionTrue, clusterv1.ReasonHubClusterAdminAccepted),
+			says(object, clusterv1.ManagedClusterConditionClockSynced, metav1.ConditionTrue, "ManagedClusterClockSynced"))
+	})
+
+	p.describes(t, watched)
+	p.reports(t, watched())
+	p.finds(t)
+	p.worksOn(t, h)
+	return watched
+}
+
+// beats renews the lease, as the agent does, which expects that it has been renewed before.
+func (p *publicRegistration) beats(t *testing.T) {
+	t.Helper()
+	leases := p.own.kube.CoordinationV1().Leases(p.cluster)
+	lease := must(leases.Get(t.Context(), registration.LeaseName, metav1.GetOptions{}))(t)
+	if lease.Spec.RenewTime == nil {
+		t.Fatal("the lease has no renewTime, and agents read it without looking")
+	}
+	lease.Spec.RenewTime = now()
+	must(leases.Update(t.Context(), lease, metav1.UpdateOptions{}))(t)
+}
+
+// describes changes the labels and annotations of the ManagedCluster, and its URLs.
+func (p *publicRegistration) describes(t *testing.T, watched func() *unstructured.Unstructured) {
+	t.Helper()
+	eventually(t, "its labels are written", func(ctx context.Context) error {
+		return patch(ctx, p.own.clusters(), watched(), map[string]any{"metadata": map[string]any{
+			"labels": map[string]any{"feature.open-cluster-management.io/x": "y"}, "annotations": map[string]any{"agent.open-cluster-management.io/zone": "a"},
+		}})
+	})
+	eventually(t, "its URLs are written", func(ctx context.Context) error {
+		object := watched()
+		if object.GetLabels()["feature.open-cluster-management.io/x"] != "y" || object.GetAnnotations()["agent.open-cluster-management.io/zone"] != "a" {
+			return fmt.Errorf("it does not see its labels: %v", object.GetLabels())
+		}
+		return patch(ctx, p.own.clusters(), object, map[string]any{"spec": map[string]any{"leaseDurationSeconds": 61}})
+	})
+	eventually(t, "it is replaced", func(ctx context.Context) error {
+		object := watched()
+		object.SetAnnotations(map[string]string{"agent.open-cluster-management.io/zone": "b"})
+		_, err := p.own.clusters().Update(ctx, object, metav1.UpdateOptions{})
+		return err
+	})
+}
+
+// reports sends the events of the agents, old and new ones.
+func (p *publicRegistration) reports(t *testing.T, cluster *unstructured.Unstructured) {
+	t.Helper()
+	about := corev1.ObjectReference{
+		APIVersion: cluster.GetAPIVersion(), Kind: cluster.GetKind(), Name: p.cluster, Namespace: p.cluster, UID: cluster.GetUID(),
+	}
+	must(p.own.kube.EventsV1().Events(p.cluster).Create(t.Context(), &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{Name: p.cluster + ".available", Namespace: p.cluster},
+		EventTime:  *now(), ReportingController: "registration-agent", ReportingInstance: "registration-agent-x", Action: "Available",
+		Reason: "Available", Regarding: about, Note: "Its API server is available.", Type: corev1.EventTypeNormal,
+	}, metav1.CreateOptions{}))(t)
+	event := must(p.own.kube.CoreV1().Events(p.cluster).Create(t.Context(), &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Name: p.cluster + ".applied", Namespace: p.cluster}, InvolvedObject: about,
+		Reason: "ResourceApplied", Message: "applied", Type: corev1.EventTypeNormal, Count: 1,
+	}, metav1.CreateOptions{}))(t)
+	must(p.own.kube.CoreV1().Events(p.cluster).Patch(t.Context(), event.Name, types.StrategicMergePatchType, []byte(`{"count":2}`), metav1.PatchOptions{}))(t)
+}
+
+// finds looks for addons, which the hub has no API of.
+func (p *publicRegistration) finds(t *testing.T) {
+	t.Helper()
+	addons := schema.GroupVersionResource{Group: "addon.open-cluster-management.io", Version: "v1alpha1", Resource: "managedclusteraddons"}
+	if _, err := p.own.dynamic.Resource(addons).Namespace(p.cluster).List(t.Context(), metav1.ListOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("addons: %v", err)
+	}
+}
+
+// worksOn takes a ManifestWork through its life, as the public work agent does.
+func (p *publicRegistration) worksOn(t *testing.T, h *awsHub) {
+	t.Helper()
+	works := p.own.dynamic.Resource(publicWorks).Namespace(p.cluster)
+	work := &unstructured.Unstructured{}
+	if err := work.UnmarshalJSON(fmt.Appendf(nil, `{"apiVersion":"work.open-cluster-management.io/v1","kind":"ManifestWork","metadata":{"name":"one","namespace":%q},
+		"spec":{"workload":{"manifests":[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"one","namespace":"default"}}]}}}`, p.cluster)); err != nil {
+		t.Fatal(err)
+	}
+	admin := newPublicClient(t, h.Hub.AdminConfig())
+	must(admin.dynamic.Resource(publicWorks).Namespace(p.cluster).Create(t.Context(), work, metav1.CreateOptions{}))(t)
+	list := must(works.List(t.Context(), metav1.ListOptions{}))(t)
+	if len(list.Items) != 1 {
+		t.Fatalf("it finds %d works", len(list.Items))
+	}
+	must(works.Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}))(t).Stop()
+	err := patch(t.Context(), works, &list.Items[0], map[string]any{"metadata": map[string]any{"finalizers": []string{workv1.ManifestWorkFinalizer}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := must(works.Get(t.Context(), "one", metav1.GetOptions{}))(t)
+	if err := patch(t.Context(), works, held, map[string]any{"status": statusOfWork(held)}, "status"); err != nil {
+		t.Fatal(err)
+	}
+	if err := patch(t.Context(), works, held, map[string]any{"status": statusOfWork(held)}, "status"); !apierrors.IsConflict(err) {
+		t.Errorf("a patch of an outdated work: %v", err)
+	}
+	if err := admin.dynamic.Resource(publicWorks).Namespace(p.cluster).Delete(t.Context(), "one", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	deleted := must(works.Get(t.Context(), "one", metav1.GetOptions{}))(t)
+	if deleted.GetDeletionTimestamp() == nil {
+		t.Error("the work is not being deleted")
+	}
+	if err := patch(t.Context(), works, deleted, map[string]any{"metadata": map[string]any{"finalizers": nil}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := works.Get(t.Context(), "one", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the work that the agent has let go: %v", err)
+	}
+}
+
+func statusOfWork(work *unstructured.Unstructured) map[string]any {
+	return map[string]any{"conditions": []metav1.Condition{{
+		Type: workv1.WorkApplied, Status: metav1.ConditionTrue, Reason: workv1.ReasonAppliedManifestWorkComplete, Message: "Applied.",
+		ObservedGeneration: work.GetGeneration(), LastTransitionTime: metav1.Now(),
+	}}}
+}
+
+func (h *awsHub) publicRoles(t *testing.T) {
+	desired := h.desired("public-irsa", "public-eks")
+	p := newPublicRegistration(t, h.Hub, desired.ClusterName, bootstrapAccount(t, h.Hub))
+	watched := p.begin(t, map[string]string{registration.ARNAnnotation: desired.Managed.String(), registration.RoleSuffixAnnotation: desired.Hash()})
+	// The agent takes any word about its acceptance for the sign to go on.
+	if condition := meta.FindStatusCondition(conditionsOf(watched()), clusterv1.ManagedClusterConditionHubAccepted); condition != nil {
+		t.Errorf("before a decision, the hub says %+v", condition)
+	}
+	publicAccept(t, h.Hub, p.cluster)
+	eventually(t, "the agent sees that it is accepted", func(context.Context) error {
+		return says(watched(), clusterv1.ManagedClusterConditionHubAccepted, metav1.ConditionTrue, clusterv1.ReasonHubClusterAdminAccepted)
+	})
+	if err := h.inAWS(desired); err != nil {
+		t.Error(err)
+	}
+	// As whom EKS lets it in by its access entry, as checked above.
+	p.own = newPublicClient(t, must(h.Hub.UserConfig(desired.Username(), desired.Groups()...))(t))
+	watched = p.joins(t, h)
+	wide := must(h.kubectl(t, "", "get", "mclr", p.cluster, "--output=wide"))(t)
+	for _, want := range []string{"DRIVER", "ACCESS", "IDENTITY", "ARN", "aws-irsa", desired.Managed.String()} {
+		if !strings.Contains(wide, want) {
+			t.Errorf("%s is not in\n%s", want, wide)
+		}
+	}
+	h.deleted(t, p.cluster, watched)
+	if h.inAWS(desired) == nil || len(h.aws.AccessEntries(h.arn.String())) > 0 {
+		t.Error("AWS has something of the cluster left")
+	}
+}
+
+// GitOps makes the accepted ManagedCluster before there is an agent, and applies it
+// again and again.
+func (h *awsHub) publicGitOps(t *testing.T) {
+	const name = "public-gitops"
+	manifest := fmt.Sprintf(`{"apiVersion":%q,"kind":"ManagedCluster","metadata":{"name":%q,"labels":{"env":"prod"}},"spec":{"hubAcceptsClient":true}}`,
+		clusterv1.SchemeGroupVersion, name)
+	applyIt := func() *clusterv1.ManagedCluster {
+		t.Helper()
+		if out, err := h.kubectl(t, manifest, "apply", "--server-side", "--field-manager=gitops", "--filename=-"); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return must(h.ocm.ClusterV1().ManagedClusters().Get(t.Context(), name, metav1.GetOptions{}))(t)
+	}
+	first := applyIt()
+	if decided := first.Status.Acceptance; decided == nil || !decided.Accepted || decided.DecidedBy != "admin" {
+		t.Errorf("the decision is %+v", decided)
+	}
+	p := newPublicRegistration(t, h.Hub, name, bootstrapToken(t, h.Hub))
+	p.begin(t, nil)
+	csr, key := p.request(t, p.bootstrap)
+	if approved := publicAccept(t, h.Hub, name); !slices.Equal(approved, []string{csr}) {
+		t.Errorf("approved are %v", approved)
+	}
+	p.own, _ = p.certificate(t, p.bootstrap, csr, key)
+	watched := p.joins(t, h)
+	joined := must(h.ocm.ClusterV1().ManagedClusters().Get(t.Context(), name, metav1.GetOptions{}))(t)
+	again := applyIt()
+	if again.Generation != joined.Generation || !equality.Semantic.DeepEqual(again.Status.Acceptance, first.Status.Acceptance) {
+		t.Errorf("to apply the same has changed it from generation %d to %d, %+v", joined.Generation, again.Generation, again.Status.Acceptance)
+	}
+	if !slices.Equal(again.Finalizers, joined.Finalizers) || again.Labels["env"] != "prod" {
+		t.Errorf("to apply the same has changed it: %+v", again.ObjectMeta)
+	}
+	if err := h.hasAccess(t.Context(), name, fullAccess); err != nil {
+		t.Error(err)
+	}
+	h.deleted(t, name, watched)
+}
+
+func (h *awsHub) publicAndOurs(t *testing.T) {
+	p := newPublicRegistration(t, h.Hub, "public-ours", bootstrapToken(t, h.Hub))
+	p.begin(t, nil)
+	name, key := p.request(t, p.bootstrap)
+	out, complaints, code := (&caller{kubeconfig: h.adminKubeconfig(t)}).clusteradm(t, "accept", "--clusters="+p.cluster, "--wait")
+	if code != 0 || !strings.Contains(out, name) {
+		t.Fatalf("clusteradm exits with %d:\n%s%s", code, out, complaints)
+	}
+	p.own, _ = p.certificate(t, p.bootstrap, name, key)
+	must(p.own.clusters().Get(t.Context(), p.cluster, metav1.GetOptions{}))(t)
+	p.beats(t)
+}
+
+func (h *awsHub) adminKubeconfig(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := h.Hub.WriteAdminKubeconfig(path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Who decides is who the hub says it is, whoever the credentials are of.
+func (h *awsHub) impersonatedDecisions(t *testing.T) {
+	const name = "public-as"
+	bind := func(role string, subject rbacv1.Subject) {
+		t.Helper()
+		must(h.hub.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "public-as-"}, Subjects: []rbacv1.Subject{subject},
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		}, metav1.CreateOptions{}))(t)
+	}
+	createClusterRole(t, h.hub, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "public-as-editor"}, Rules: []rbacv1.PolicyRule{{
+		APIGroups: []string{clusterv1.GroupName}, Resources: []string{"managedclusters"}, Verbs: []string{"get", "update", "patch"},
+	}}})
+	bind("open-cluster-management:registration:accept", rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "public-team"})
+	bind("public-as-editor", rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "public-bob"})
+	newPublicRegistration(t, h.Hub, name, bootstrapAccount(t, h.Hub)).begin(t, nil)
+
+	decide := func(as ...string) (string, error) {
+		return h.kubectl(t, acceptance(name), append(as, "replace", "--raw", acceptPath(name), "--filename=-")...)
+	}
+	if out, err := decide("--as=public-bob"); err == nil || !strings.Contains(out, `User "public-bob" cannot update resource "managedclusters/accept"`) {
+		t.Errorf("a decision of who may edit: %v: %s", err, out)
+	}
+	out, err := h.kubectl(t, "", "patch", "managedcluster", name, "--type=merge", `--patch={"spec":{"hubAcceptsClient":true}}`, "--as=public-bob")
+	if err == nil || !strings.Contains(out, "Forbidden") || !strings.Contains(out, "public-bob") || !strings.Contains(out, "managedclusters/accept") {
+		t.Errorf("hubAcceptsClient of who may edit: %v: %s", err, out)
+	}
+	var err2 error
+	eventually(t, "who is in the team may accept", func(context.Context) error {
+		out, err2 = decide("--as=public-alice", "--as-group=public-team")
+		if err2 != nil {
+			return fmt.Errorf("%w: %s", err2, out)
+		}
+		return nil
+	})
+	decided := must(h.ocm.ClusterV1().ManagedClusters().Get(t.Context(), name, metav1.GetOptions{}))(t).Status.Acceptance
+	if decided == nil || !decided.Accepted || decided.DecidedBy != "public-alice" || decided.Reason != "known" {
+		t.Errorf("the decision is %+v", decided)
+	}
+}
+
+// The kind that clusters had first is the one that kubectl takes for their name.
+func (h *awsHub) publicNames(t *testing.T) {
+	const name = "public-names"
+	newPublicRegistration(t, h.Hub, name, bootstrapAccount(t, h.Hub)).begin(t, nil)
+	for _, test := range []struct {
+		args, want string
+	}{
+		{"explain managedclusters", "KIND:       ManagedCluster\n"},
+		{"explain mcl", "KIND:       ManagedCluster\n"},
+		{"explain managedclusters --api-version=" + registerv1alpha1.SchemeGroupVersion.String(), "KIND:       ManagedClusterRegistration\n"},
+		{"explain managedclusterregistration", "KIND:       ManagedClusterRegistration\n"},
+		{"explain mclr.spec.irsa", "managedClusterARN"},
+		{"get managedclusters --output=name", "managedcluster.cluster.open-cluster-management.io/" + name + "\n"},
+		{"get managedcluster " + name + " --output=name", "managedcluster.cluster.open-cluster-management.io/" + name + "\n"},
+		{"get mclr --output=name", "managedclusterregistration.register.open-cluster-management.io/" + name + "\n"},
+		{"get managedclusters." + registerv1alpha1.GroupName + " " + name, "csr"},
+	} {
+		if out, err := h.kubectl(t, "", strings.Fields(test.args)...); err != nil || !strings.Contains(out, test.want) {
+			t.Errorf("kubectl %s: %v: %s", test.args, err, out)
+		}
+	}
+}
+
+// On a hub that runs OCM, its own controllers register clusters: our server leaves them
+// alone, and our clusteradm does what the public one does.
+func TestRegistrationOnAHubThatRunsOCM(t *testing.T) {
+	t.Parallel()
+	hub := hubThatRunsOCM(t)
+	disco := must(discovery.NewDiscoveryClientForConfig(hub.AdminConfig()))(t)
+	if _, err := disco.ServerResourcesForGroupVersion(registerv1alpha1.SchemeGroupVersion.String()); !apierrors.IsNotFound(err) {
+		t.Errorf("%s is served: %v", registerv1alpha1.SchemeGroupVersion, err)
+	}
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := hub.WriteAdminKubeconfig(kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	clusteradm := func(args ...string) {
+		t.Helper()
+		if out, complaints, code := (&caller{kubeconfig: kubeconfig}).clusteradm(t, args...); code != 0 {
+			t.Fatalf("clusteradm %v exits with %d:\n%s%s", args, code, out, complaints)
+		}
+	}
+	ocm, kube := ocmClient(t, hub.AdminConfig(), nil), must(kubernetes.NewForConfig(hub.AdminConfig()))(t)
+
+	p := newPublicRegistration(t, hub, "ocm-public", bootstrapAccount(t, hub))
+	p.begin(t, nil)
+	name, key := p.request(t, p.bootstrap)
+	clusteradm("accept", "--clusters="+p.cluster)
+	p.certificate(t, p.bootstrap, name, key)
+	accepted := must(ocm.ClusterV1().ManagedClusters().Get(t.Context(), p.cluster, metav1.GetOptions{}))(t)
+	if !accepted.Spec.HubAcceptsClient {
+		t.Error("the cluster is not accepted")
+	}
+	// What OCM's own controllers do then.
+	accepted.Status.Conditions = []metav1.Condition{{
+		Type: clusterv1.ManagedClusterConditionHubAccepted, Status: metav1.ConditionTrue, Reason: clusterv1.ReasonHubClusterAdminAccepted, LastTransitionTime: metav1.Now(),
+	}}
+	accepted = must(ocm.ClusterV1().ManagedClusters().UpdateStatus(t.Context(), accepted, metav1.UpdateOptions{}))(t)
+	clusteradm("accept", "--clusters="+p.cluster, "--wait")
+	clusteradm("accept", "--clusters="+p.cluster, "--deny")
+
+	// Our controllers are at work by then, but not on this.
+	cp := permission("registration-on-ocm")
+	create(t, ocm, cp)
+	eventually(t, "a ClusterPermission has its work", func(ctx context.Context) error {
+		works, err := worksOf(ctx, ocm, cp.Name)
+		if err == nil && len(works) == 0 {
+			err = errors.New("it has none")
+		}
+		return err
+	})
+	denied := must(ocm.ClusterV1().ManagedClusters().Get(t.Context(), p.cluster, metav1.GetOptions{}))(t)
+	if denied.Spec.HubAcceptsClient || len(denied.Finalizers) > 0 || denied.Status.Acceptance != nil || len(denied.Status.Conditions) != 1 || len(denied.Spec.Taints) > 0 {
+		t.Errorf("somebody else has written the cluster: %+v", denied)
+	}
+	labelled := metav1.ListOptions{LabelSelector: clusterv1.ClusterNameLabel + "=" + p.cluster}
+	roles := must(kube.RbacV1().ClusterRoles().List(t.Context(), labelled))(t)
+	bindings := must(kube.RbacV1().RoleBindings("").List(t.Context(), labelled))(t)
+	namespaces := must(kube.CoreV1().Namespaces().List(t.Context(), labelled))(t)
+	if n := len(roles.Items) + len(bindings.Items) + len(namespaces.Items); n > 0 {
+		t.Errorf("our server has made %d objects for the cluster", n)
+	}
+}
