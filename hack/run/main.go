@@ -101,7 +101,10 @@ func run(ctx context.Context) (err error) {
 			return err
 		}
 		defer func() { err = errors.Join(err, options.AWS.Close()) }()
-		options.Dir, options.IRSA = awsDir, clusters[count-1:]
+		options.Dir = awsDir
+		if options.IRSA, err = irsaClusters(clusters); err != nil {
+			return err
+		}
 	}
 	fleet, err := localhub.NewFleet(options)
 	if err != nil {

@@ -3,7 +3,11 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -14,6 +18,9 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
+// maxLine is how much of a line of output is shown, in bytes.
+const maxLine = 140
+
 var (
 	// applied is a line of clusteradm about one object of the manifests.
 	applied = regexp.MustCompile(`^\S+/\S+( in \S+)? (created|configured|unchanged|exists)$`)
@@ -21,7 +28,7 @@ var (
 	secrets = regexp.MustCompile(`(--(?:hub-token|ca-data) \S{6})\S+`)
 )
 
-// ran prints a command by which clusters join, and what it has printed, both shortened.
+// ran prints a command by which clusters join, and the beginning of what it has printed.
 func ran(cluster *localhub.Cluster, words []string, output string) {
 	line := strings.Join(words, " ")
 	switch words[0] {
@@ -41,15 +48,23 @@ func ran(cluster *localhub.Cluster, words []string, output string) {
 			counts[found[2]]++
 			continue
 		}
-		rest = append(rest, secrets.ReplaceAllString(text, "$1..."))
-	}
-	for _, outcome := range []string{"created", "configured", "unchanged", "exists"} {
-		if counts[outcome] > 0 {
-			fmt.Printf("(%d objects: %s)\n", counts[outcome], outcome)
+		// After an empty line clusteradm says what to do next, which is what comes here.
+		if text == "" {
+			break
 		}
+		if len(text) > maxLine {
+			text = text[:maxLine] + "..."
+		}
+		rest = append(rest, text)
 	}
-	rest = slices.CompactFunc(rest, func(a, b string) bool { return a == "" && b == "" })
-	if text := strings.Trim(strings.Join(rest, "\n"), "\n"); text != "" {
+	var outcomes []string
+	for _, outcome := range slices.Sorted(maps.Keys(counts)) {
+		outcomes = append(outcomes, fmt.Sprintf("%d %s", counts[outcome], outcome))
+	}
+	if len(outcomes) > 0 {
+		fmt.Printf("(objects: %s)\n", strings.Join(outcomes, ", "))
+	}
+	for _, text := range rest {
 		fmt.Println(text)
 	}
 }
@@ -66,6 +81,25 @@ func startAWS() (*fakeaws.Server, error) {
 		return nil, fmt.Errorf("AWS=fake: %w", err)
 	}
 	return server, nil
+}
+
+// irsaClusters are those of the clusters that join by IAM roles: the last one, unless it
+// has joined by a certificate before, and those that have joined so before.
+func irsaClusters(clusters []string) ([]string, error) {
+	file := filepath.Join(awsDir, "irsa")
+	content, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	known := strings.Fields(string(content))
+	last := clusters[len(clusters)-1]
+	if _, err := os.Stat(filepath.Join(awsDir, last)); errors.Is(err, fs.ErrNotExist) && !slices.Contains(known, last) {
+		known = append(known, last)
+		if err := os.WriteFile(file, []byte(strings.Join(known, "\n")+"\n"), 0o600); err != nil {
+			return nil, err
+		}
+	}
+	return slices.DeleteFunc(known, func(name string) bool { return !slices.Contains(clusters, name) }), nil
 }
 
 // showRegistration shows who the clusters are to the hub.

@@ -318,19 +318,25 @@ func (c *Controller) grant(ctx context.Context, cluster *clusterv1.ManagedCluste
 	return c.next(), c.setAccepted(ctx, cluster, metav1.Condition{
 		Status: metav1.ConditionTrue, Reason: clusterv1.ReasonHubClusterAdminAccepted,
 		Message: "The hub accepts the cluster, which has its access.",
-	}, accepted)
+	}, func(current *clusterv1.ManagedCluster) bool {
+		// What was found is so of this decision. A denial in between took the access away.
+		return accepted(current) && current.Generation == cluster.Generation
+	})
 }
 
 // makeAccess grants access to a cluster that is accepted and has its identity, also by
 // what is stored and not only by the caches. It is not done if that is not so.
 func (c *Controller) makeAccess(ctx context.Context, cluster *clusterv1.ManagedCluster, record *registerv1alpha1.ManagedClusterRegistration) (_ *clusterv1.ManagedCluster, done bool, _ error) {
 	uid := cluster.UID
-	stored, err := c.currentRecord(ctx, cluster.Name)
-	if err != nil || stored == nil || stored.UID != record.UID || !ready(stored) {
+	// The ManagedCluster first: an identity is said not to be ready before it is looked
+	// a last time whether it is to be revoked, so that one of the two sees the other.
+	name := cluster.Name
+	cluster, err := c.current(ctx, name)
+	if err != nil || !accepted(cluster) || cluster.UID != uid {
 		return nil, false, err
 	}
-	cluster, err = c.current(ctx, cluster.Name)
-	if err != nil || !accepted(cluster) || cluster.UID != uid {
+	stored, err := c.currentRecord(ctx, name)
+	if err != nil || stored == nil || stored.UID != record.UID || !ready(stored) {
 		return nil, false, err
 	}
 	// From here on, the registration says that there may be something to remove.
@@ -351,6 +357,9 @@ func (c *Controller) makeAccess(ctx context.Context, cluster *clusterv1.ManagedC
 	}
 	if !accepted(latest) || latest.UID != uid {
 		return nil, false, c.access.Revoke(ctx, cluster.Name)
+	}
+	if latest.Generation != cluster.Generation {
+		return nil, false, nil // denied and accepted again, maybe, which brings an event
 	}
 	err = c.updateRecord(ctx, stored, func(r *registerv1alpha1.ManagedClusterRegistration) {
 		meta.SetStatusCondition(&r.Status.Conditions, metav1.Condition{

@@ -180,6 +180,13 @@ func (i *identities) revoke(ctx context.Context, record *registerv1alpha1.Manage
 		if err := c.setRecord(ctx, stored, condition(registerv1alpha1.RegistrationIdentityReady, metav1.ConditionFalse, registerv1alpha1.ReasonCleaningUp, "The identity of the cluster is being revoked.")); err != nil {
 			return 0, err
 		}
+		// Who accepted the cluster before that was stored may have found the identity ready.
+		if latest, err = c.current(ctx, record.Name); err != nil {
+			return 0, err
+		}
+		if entitled(latest, stored) {
+			return waitPeriod, nil
+		}
 	}
 	bounded, cancel := context.WithTimeout(ctx, driverTimeout)
 	defer cancel()

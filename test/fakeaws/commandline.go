@@ -116,7 +116,7 @@ func (f commandFlags) tags() ([]types.Tag, error) {
 		key, value, ok := strings.Cut(word, ",Value=")
 		key, isKey := strings.CutPrefix(key, "Key=")
 		if !ok || !isKey {
-			return nil, fmt.Errorf("--tags %s: want Key=...,Value=...", word)
+			return nil, fmt.Errorf("--tags %s: must be Key=key,Value=value", word)
 		}
 		tags = append(tags, types.Tag{Key: &key, Value: &value})
 	}

@@ -176,22 +176,63 @@ func statuses(cp *rbacv1alpha1.ClusterPermission) map[string]string {
 	return out
 }
 
-// Weakness 6: Validation is False only while there is no ManagedCluster.
+// Weakness 6: Validation is False only while there is no ManagedCluster. Where its
+// namespace outlasts it, what was delivered stays, and changes wait until it is back.
 func TestWeakness6ValidationClears(t *testing.T) {
-	f := shared(t)
-	cluster := f.silentCluster(t)
-	cp := permission("weakness-6-validation")
-	cp.Namespace = cluster
-	create(t, f.ocm, cp)
-	f.permissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionValidation, metav1.ConditionTrue)
-	if err := f.ocm.ClusterV1().ManagedClusters().Delete(t.Context(), cluster, metav1.DeleteOptions{}); err != nil {
+	t.Parallel()
+	ctx, hub := t.Context(), hubThatRunsOCM(t)
+	ocm := ocmClient(t, hub.AdminConfig(), nil)
+	f := &fleet{ocm: ocm}
+	cp := create(t, ocm, permission("weakness-6-validation"))
+	workOf := func(ctx context.Context) (*workv1.ManifestWork, error) {
+		works, err := worksOf(ctx, ocm, cp.Name)
+		if err == nil && len(works) != 1 {
+			err = fmt.Errorf("there are %d works", len(works))
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &works[0], nil
+	}
+	eventually(t, "its work is there", func(ctx context.Context) error {
+		_, err := workOf(ctx)
+		return err
+	})
+	before := must(workOf(ctx))(t)
+	f.permissionSays(t, cluster1, cp.Name, rbacv1alpha1.ConditionValidation, metav1.ConditionTrue)
+	if err := ocm.ClusterV1().ManagedClusters().Delete(ctx, cluster1, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	f.permissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionValidation, metav1.ConditionFalse, cluster)
-	if err := localhub.JoinCluster(t.Context(), f.Hub, cluster); err != nil {
+	permissions := ocm.RbacV1alpha1().ClusterPermissions(cluster1)
+	f.permissionSays(t, cluster1, cp.Name, rbacv1alpha1.ConditionValidation, metav1.ConditionFalse, cluster1)
+	if _, err := permissions.Create(ctx, permission("for-nobody"), metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
+		t.Errorf("got %v for a new one, not 422", err)
+	}
+	if err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		current, err := permissions.Get(ctx, cp.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		current.Spec.ClusterRole.Rules = readPods
+		_, err = permissions.Update(ctx, current, metav1.UpdateOptions{})
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
-	f.permissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionValidation, metav1.ConditionTrue)
+	if after := must(workOf(ctx))(t); after.UID != before.UID || after.Generation != before.Generation {
+		t.Errorf("the work is another one, or has changed: %s %d, and was %s %d", after.UID, after.Generation, before.UID, before.Generation)
+	}
+	if err := localhub.JoinAsOCM(ctx, hub, cluster1); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the change has arrived in the work", func(ctx context.Context) error {
+		after, err := workOf(ctx)
+		if err == nil && (after.UID != before.UID || after.Generation == before.Generation) {
+			err = fmt.Errorf("it is %s of generation %d, and was %s of %d", after.UID, after.Generation, before.UID, before.Generation)
+		}
+		return err
+	})
+	f.permissionSays(t, cluster1, cp.Name, rbacv1alpha1.ConditionValidation, metav1.ConditionTrue)
 }
 
 // Weakness 7: an agent that does not say of every object whether it is applied

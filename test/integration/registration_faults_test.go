@@ -32,8 +32,9 @@ const (
 	faultsClusters = 20
 	// faultsPerKill is after how many sequences the server is killed.
 	faultsPerKill = 30
-	// faultsRequest bounds one request while the server dies.
-	faultsRequest = 5 * time.Second
+	// faultsRequest bounds one request. It is longer than any takes, so that none is
+	// carried out after its caller has gone on.
+	faultsRequest = 90 * time.Second
 	// faultsPatience is for what may have failed so often that the next try is a
 	// minute away, and for identities that a killed request has reserved.
 	faultsPatience = 4 * time.Minute
@@ -320,11 +321,9 @@ func (m *stormMember) make(ctx context.Context) error {
 		}
 		// The answer of the request before was lost, or the former one is still there.
 		cluster, readErr := m.client.ClusterV1().ManagedClusters().Get(ctx, m.name, metav1.GetOptions{})
-		if readErr != nil || cluster.DeletionTimestamp != nil || cluster.Spec.HubAcceptsClient {
+		if readErr != nil || cluster.DeletionTimestamp != nil || cluster.Status.Acceptance != nil ||
+			cluster.Annotations[registration.EKSARNAnnotation] != identity.Managed.String() {
 			return errors.Join(err, readErr)
-		}
-		if cluster.Annotations[registration.EKSARNAnnotation] != identity.Managed.String() {
-			return err
 		}
 		return nil
 	}, func() { m.exists, m.accepted, m.everAccepted, m.claim = true, false, false, &identity })
@@ -396,22 +395,17 @@ func (m *stormMember) removeByForce(ctx context.Context) error {
 // leave has the cluster itself leave the hub, which deletes it.
 func (m *stormMember) leave(ctx context.Context) error {
 	return m.change(ctx, "leaving", func(ctx context.Context) error {
-		_, err := m.itself.ClusterV1().ManagedClusters().Patch(ctx, m.name, types.MergePatchType, []byte(`{"spec":{"hubAcceptsClient":false}}`), metav1.PatchOptions{})
-		// After a request whose answer was lost it may be deleted already.
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
 		cluster, err := m.client.ClusterV1().ManagedClusters().Get(ctx, m.name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) || err == nil && cluster.DeletionTimestamp != nil {
+		switch {
+		case apierrors.IsNotFound(err) || err == nil && cluster.DeletionTimestamp != nil:
 			return nil
+		case err != nil:
+			return err
+		case !cluster.Spec.HubAcceptsClient:
+			return fmt.Errorf("it is not deleted: %+v", cluster.Status.Acceptance)
 		}
-		if err == nil {
-			err = errors.New("it is not deleted")
-		}
-		return err
+		_, err = m.itself.ClusterV1().ManagedClusters().Patch(ctx, m.name, types.MergePatchType, []byte(`{"spec":{"hubAcceptsClient":false}}`), metav1.PatchOptions{})
+		return errors.Join(err, errors.New("it has just left"))
 	}, m.noteRemoval)
 }
 

@@ -73,14 +73,14 @@ func members(t *testing.T) *awsHub {
 	return h
 }
 
-func startMemberHub(ctx context.Context, dir string) (_ *awsHub, stop func(context.Context) error, err error) {
+func startMemberHub(ctx context.Context, dir string) (_ *awsHub, _ func(context.Context) error, err error) {
 	aws, err := fakeaws.New(fakeaws.Options{Region: faultsRegion})
 	if err != nil {
 		return nil, nil, err
 	}
 	webhook := httptest.NewServer(http.HandlerFunc(reviewExtra))
 	h := &awsHub{aws: aws, arn: irsa.ARN{Partition: "aws", Region: faultsRegion, AccountID: faultsHubAccount, ClusterName: "hub"}}
-	stop = func(ctx context.Context) error {
+	stop := func(ctx context.Context) error {
 		var err error
 		if h.fleet != nil {
 			err = h.Stop(ctx)
@@ -191,7 +191,8 @@ func (h *awsHub) join(t *testing.T, name string) *rest.Config {
 // joinEKS has a cluster join by its IAM identity, and returns that.
 func (h *awsHub) joinEKS(t *testing.T, name string) irsa.Desired {
 	t.Helper()
-	desired := h.desired(name, name)
+	// What others may read of its EKS cluster does not tell its name on the hub.
+	desired := h.desired(name, fmt.Sprintf("eks-%x", name))
 	h.request(t, claiming(desired))
 	h.accept(t, name)
 	if err := h.inAWS(desired); err != nil {
@@ -357,7 +358,7 @@ const (
 	applyPatch     = "application/apply-patch+yaml"
 )
 
-// leaseOf is the path of the Lease of a cluster.
-func leaseOf(cluster string) string {
+// leasePath is the path of the Lease of a cluster.
+func leasePath(cluster string) string {
 	return "/apis/coordination.k8s.io/v1/namespaces/" + cluster + "/leases/" + registration.LeaseName
 }

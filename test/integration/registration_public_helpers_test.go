@@ -3,6 +3,7 @@ package integration_test
 import (
 	"context"
 	"crypto/x509/pkix"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -57,6 +58,8 @@ type publicClient struct {
 
 func newPublicClient(t *testing.T, config *rest.Config) *publicClient {
 	t.Helper()
+	config = rest.CopyConfig(config)
+	config.WarningHandler = rest.NoWarnings{}
 	return &publicClient{config: config, kube: must(kubernetes.NewForConfig(config))(t), dynamic: must(dynamic.NewForConfig(config))(t)}
 }
 
@@ -127,7 +130,7 @@ func (p *publicRegistration) begin(t *testing.T, annotations map[string]string) 
 		t.Errorf("reading the authority of the hub: %v", err)
 	}
 
-	clientConfigs := []any{map[string]any{"url": "https://" + p.cluster + ".example:6443", "caBundle": "aGVsbG8="}}
+	clientConfigs := []any{map[string]any{"url": "https://" + p.cluster + ".example:6443", "caBundle": base64.StdEncoding.EncodeToString(p.bootstrap.config.CAData)}}
 	existing, err := p.bootstrap.clusters().Get(t.Context(), p.cluster, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):

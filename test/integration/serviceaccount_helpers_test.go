@@ -129,10 +129,8 @@ func (f *fleet) silentCluster(t *testing.T) string {
 	}
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
-		if err := f.ocm.ClusterV1().ManagedClusters().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-		if err := f.hub.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+		// Its namespace goes with it.
+		if err := f.ocm.ClusterV1().ManagedClusters().Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			t.Error(err)
 		}
 	})

@@ -185,7 +185,9 @@ func (s *APIServer) prepare(ctx context.Context) error {
 		return err
 	}
 	identity, err := s.hub.PodIdentity(ctx, HubNamespace, ServerName, filepath.Join(s.dir, "aws-token"))
-	s.Env = append(identity, s.env...)
+	if len(identity) > 0 {
+		s.Env = append(identity, s.env...)
+	}
 	return err
 }
 

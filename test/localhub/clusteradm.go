@@ -6,10 +6,12 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 )
 
 // Clusteradm runs the program clusteradm, as administrators of clusters do.
@@ -35,10 +37,11 @@ func (a *Clusteradm) Run(ctx context.Context, cluster *Cluster, args ...string) 
 	if err != nil {
 		return "", err
 	}
-	var output, all bytes.Buffer
+	var output bytes.Buffer
+	var all printed
 	command := exec.CommandContext(ctx, path, args...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+cluster.adminKubeconfig(), "KUBECACHEDIR="+filepath.Join(cluster.dir, "clusteradm-cache"), "KUBERC=off")
-	command.Stdout, command.Stderr = &tee{&output, &all}, &all
+	command.Stdout, command.Stderr = io.MultiWriter(&output, &all), &all
 	if err := command.Run(); err != nil {
 		return "", fmt.Errorf("clusteradm %s on %s: %w\n%s", args[0], cluster.Name, errors.Join(err, ctx.Err()), all.String())
 	}
@@ -48,12 +51,22 @@ func (a *Clusteradm) Run(ctx context.Context, cluster *Cluster, args ...string) 
 	return output.String(), nil
 }
 
-// tee writes to both buffers.
-type tee struct{ a, b *bytes.Buffer }
+// printed is what a program has printed on both of its outputs.
+type printed struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
 
-func (t *tee) Write(p []byte) (int, error) {
-	_, _ = t.a.Write(p)
-	return t.b.Write(p)
+func (p *printed) Write(content []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.Write(content)
+}
+
+func (p *printed) String() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.String()
 }
 
 // Invitation is what clusteradm init prints for clusters to join a hub.

@@ -131,7 +131,8 @@ func (p *Process) launch() error {
 	}
 
 	cmd := exec.Command(p.Path, p.Args...)
-	cmd.Env = append(os.Environ(), p.Env...)
+	// Whatever a program lacks, it is not to ask the machine's own cloud for it.
+	cmd.Env = slices.Concat(os.Environ(), []string{"AWS_EC2_METADATA_DISABLED=true"}, p.Env)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = childAttributes()
 

@@ -53,10 +53,22 @@ func (h *heartbeat) run(ctx context.Context) {
 			}
 			h.suspect(err)
 		}
-		if !pause(ctx, delay, nil) {
+		if !h.wait(ctx, period, delay) {
 			return
 		}
 	}
+}
+
+// wait waits until the next beat is due. One that is due sooner, since the hub has another
+// period now, does not wait for the former one. It reports whether ctx goes on.
+func (h *heartbeat) wait(ctx context.Context, period, delay time.Duration) bool {
+	due := time.Now().Add(delay)
+	for pause(ctx, time.Until(due), h.retimed) {
+		if h.period() < period || !time.Now().Before(due) {
+			return true
+		}
+	}
+	return false
 }
 
 // period is how often the lease is renewed.

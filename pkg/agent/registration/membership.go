@@ -45,6 +45,8 @@ type membership struct {
 	again chan struct{}
 	// latest is the own ManagedCluster as the hub last told of it.
 	latest atomic.Pointer[clusterv1.ManagedCluster]
+	// retimed tells that the lease is to be renewed at another period.
+	retimed chan struct{}
 
 	// What follows belongs to run.
 	mode mode
@@ -91,7 +93,7 @@ func (t *task) ended() <-chan struct{} {
 }
 
 func (r *Registrar) newMembership(known *identity, workload Workload) (*membership, error) {
-	m := &membership{Registrar: r, workload: workload, known: known, again: make(chan struct{}, 1)}
+	m := &membership{Registrar: r, workload: workload, known: known, again: make(chan struct{}, 1), retimed: make(chan struct{}, 1)}
 	conn, err := r.connect()
 	switch {
 	case err == nil:
@@ -228,7 +230,13 @@ func (m *membership) see(ctx context.Context, seen sight[*clusterv1.ManagedClust
 	}
 	m.unauthorized, m.forbidden = 0, 0
 	cluster := seen.object
-	m.latest.Store(cluster)
+	before := m.latest.Swap(cluster)
+	if before != nil && before.Spec.LeaseDurationSeconds != cluster.Spec.LeaseDurationSeconds {
+		select {
+		case m.retimed <- struct{}{}:
+		default:
+		}
+	}
 	switch {
 	case seen.deleted || cluster.DeletionTimestamp != nil:
 		if m.known.deleted == nil {

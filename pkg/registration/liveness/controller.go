@@ -115,7 +115,7 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (time
 		return 0, err
 	}
 	s := c.sightingOf(cluster, lease)
-	clockSynced := s.renewed(lease, cluster, c.clock.Now())
+	s.renewed(lease, cluster, c.clock.Now())
 
 	update := cluster.DeepCopy()
 	var again time.Duration
@@ -133,8 +133,8 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (time
 		}
 		expired = left <= 0
 	}
-	if clockSynced != nil {
-		setCondition(update, *clockSynced, c.clock.Now())
+	if s.clockSynced != nil {
+		setCondition(update, *s.clockSynced, c.clock.Now())
 	}
 	err = c.write(ctx, cluster, update)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {

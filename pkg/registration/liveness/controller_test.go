@@ -9,6 +9,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
@@ -226,6 +227,44 @@ func TestWriteThatConflicts(t *testing.T) {
 	b.look("cluster1")
 	b.expectAvailable("cluster1", metav1.ConditionUnknown)
 	b.expectTaints("cluster1", unreachable)
+}
+
+// What a renewal says is not lost when somebody else writes the cluster meanwhile.
+func TestClockWhenWritesConflict(t *testing.T) {
+	b := newBench(t)
+	b.accept("cluster1", available)
+	b.look("cluster1")
+	conflicts := true
+	b.server.PrependReactor("update", "managedclusters", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return conflicts, nil, apierrors.NewConflict(clusterv1.Resource("managedclusters"), "cluster1", errors.New("changed"))
+	})
+	b.renew("cluster1", 0)
+	b.look("cluster1")
+	conflicts = false
+	b.look("cluster1")
+	b.expect("cluster1", clusterv1.ManagedClusterConditionClockSynced, metav1.ConditionTrue, ReasonClockSynced)
+}
+
+// The Lease as the hub has made it says nothing of the cluster.
+func TestLeaseThatWasNeverRenewed(t *testing.T) {
+	b := newBench(t)
+	b.accept("cluster1", available)
+	b.look("cluster1")
+	b.pass(lease)
+	made := b.renewal("cluster1", 0)
+	made.Spec.AcquireTime = made.Spec.RenewTime
+	if err := b.leases.Update(made); err != nil {
+		t.Fatal(err)
+	}
+	if again := b.look("cluster1"); again != 4*lease {
+		t.Errorf("it looks again after %s", again)
+	}
+	if meta.FindStatusCondition(b.get("cluster1").Status.Conditions, clusterv1.ManagedClusterConditionClockSynced) != nil {
+		t.Error("it says something of the clock")
+	}
+	b.pass(4 * lease)
+	b.look("cluster1")
+	b.expectAvailable("cluster1", metav1.ConditionUnknown)
 }
 
 func TestTaints(t *testing.T) {

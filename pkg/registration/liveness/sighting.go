@@ -39,16 +39,19 @@ type sighting struct {
 	readTime time.Time
 	// outOfSync tells that the clocks differed at the last renewal.
 	outOfSync bool
+	// clockSynced is what renewals have said of the clock of the cluster; nil if nothing.
+	// It is kept, since it may take more than one try to write it.
+	clockSynced *metav1.Condition
 	// expired tells that the cluster was found to be unreachable since.
 	expired bool
 }
 
-// renewed takes note of a renewal, if there was one, and returns what it says of the
-// clock of the cluster, if anything.
-func (s *sighting) renewed(lease *coordinationv1.Lease, cluster *clusterv1.ManagedCluster, now time.Time) *metav1.Condition {
+// renewed takes note of a renewal, if there was one, and of what it says of the clock of
+// the cluster.
+func (s *sighting) renewed(lease *coordinationv1.Lease, cluster *clusterv1.ManagedCluster, now time.Time) {
 	renewed := renewTime(lease)
 	if renewed.IsZero() || renewed.Equal(s.renewTime) {
-		return nil
+		return
 	}
 	s.at, s.renewTime, s.expired = now, renewed, false
 
@@ -62,18 +65,17 @@ func (s *sighting) renewed(lease *coordinationv1.Lease, cluster *clusterv1.Manag
 	s.outOfSync = skew.Abs() > limit
 	switch {
 	case !s.outOfSync:
-		return &metav1.Condition{
+		s.clockSynced = &metav1.Condition{
 			Type: clusterv1.ManagedClusterConditionClockSynced, Status: metav1.ConditionTrue, Reason: ReasonClockSynced,
 			Message: "The clock of the managed cluster agrees with that of the hub.",
 		}
 	case before:
 		// One that is late may have been seen late; two are not.
-		return &metav1.Condition{
+		s.clockSynced = &metav1.Condition{
 			Type: clusterv1.ManagedClusterConditionClockSynced, Status: metav1.ConditionFalse, Reason: ReasonClockOutOfSync,
 			Message: fmt.Sprintf("The clock of the managed cluster differs from that of the hub by more than %s, so that certificates and tokens may not be valid for both.", leaseDuration(cluster)),
 		}
 	}
-	return nil
 }
 
 // stopped is the condition of a cluster that is not heard of any more.

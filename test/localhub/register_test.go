@@ -1,0 +1,148 @@
+package localhub_test
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/fakeaws"
+	"open-cluster-management.io/hub-apiserver/test/localhub"
+)
+
+// registering starts a fleet whose clusters register: cluster1 by csr, cluster2 by aws-irsa.
+func registering(t *testing.T, dir string) (*localhub.Fleet, *fakeaws.Server, *[]string) {
+	t.Helper()
+	aws, err := fakeaws.New(fakeaws.Options{StateFile: filepath.Join(dir, "aws.json")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := aws.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	var commands []string
+	fleet, err := localhub.NewFleet(localhub.FleetOptions{
+		Dir: dir, NoFsync: true, Clusters: []string{"cluster1", "cluster2"}, HubAgent: true,
+		Join: localhub.JoinByRegistration, AWS: aws, IRSA: []string{"cluster2"},
+		Ran: func(_ *localhub.Cluster, words []string, _ string) {
+			commands = append(commands, strings.Join(words, " "))
+		},
+		Progress: func(step string, elapsed time.Duration) { t.Logf("%6.1fs %s", elapsed.Seconds(), step) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := fleet.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := fleet.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return fleet, aws, &commands
+}
+
+// TestFleetThatRegisters has clusters join by what administrators do and nothing else, and
+// finds them again.
+func TestFleetThatRegisters(t *testing.T) {
+	dir := t.TempDir()
+	delivers := func(fleet *localhub.Fleet, name string) {
+		t.Helper()
+		for _, member := range fleet.Members {
+			object := work(name)
+			object.SetNamespace(member.Name)
+			if err := fleet.Hub.Apply(t.Context(), object); err != nil {
+				t.Fatal(err)
+			}
+			configMaps := clientFor(t, member.AdminConfig()).CoreV1().ConfigMaps("default")
+			eventually(t, "the work "+name+" is delivered to "+member.Name, func(ctx context.Context) (bool, error) {
+				_, err := configMaps.Get(ctx, name, metav1.GetOptions{})
+				return err == nil, nil
+			})
+		}
+	}
+	requests := func(fleet *localhub.Fleet) []string {
+		t.Helper()
+		found, err := clientFor(t, fleet.Hub.AdminConfig()).CertificatesV1().CertificateSigningRequests().List(t.Context(), metav1.ListOptions{LabelSelector: clusterv1.ClusterNameLabel})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var clusters []string
+		for _, request := range found.Items {
+			clusters = append(clusters, request.Labels[clusterv1.ClusterNameLabel])
+		}
+		slices.Sort(clusters)
+		return clusters
+	}
+
+	fleet, aws, commands := registering(t, dir)
+	delivers(fleet, "first")
+	if asked := requests(fleet); !slices.Equal(asked, []string{"cluster1", localhub.HubClusterName}) {
+		t.Errorf("certificates were requested for %v", asked)
+	}
+	for _, want := range []string{"clusteradm init", "clusteradm join", "POST /apis/register", "aws iam create-role", "clusteradm accept --clusters cluster1,cluster2,local-cluster --wait"} {
+		if !slices.ContainsFunc(*commands, func(command string) bool { return strings.HasPrefix(command, want) }) {
+			t.Errorf("nobody ran %q, but %q", want, *commands)
+		}
+	}
+	if entries := aws.AccessEntries(localhub.HubARN); len(entries) != 1 || entries[0].Username != "cluster2" {
+		t.Errorf("the access entries are %+v", entries)
+	}
+	for _, agent := range []*localhub.Agent{fleet.Members[0].Agent, fleet.Members[1].Agent, fleet.HubAgent} {
+		if slices.ContainsFunc(agent.Args, func(arg string) bool { return strings.HasPrefix(arg, "--hub-kubeconfig=") }) {
+			t.Errorf("the agent was given an identity on the hub: %v", agent.Args)
+		}
+	}
+	ocm, err := versioned.NewForConfig(fleet.Hub.AdminConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	clusters, err := ocm.ClusterV1().ManagedClusters().List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(clusters.Items) != 3 {
+		t.Fatalf("there are %d clusters (%v)", len(clusters.Items), err)
+	}
+	for _, cluster := range clusters.Items {
+		if !meta.IsStatusConditionTrue(cluster.Status.Conditions, clusterv1.ManagedClusterConditionHubAccepted) || cluster.Status.Acceptance == nil {
+			t.Errorf("%s: %+v", cluster.Name, cluster.Status)
+		}
+	}
+
+	for _, process := range fleet.Processes() {
+		if err := process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := aws.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, _, _ := registering(t, dir)
+	delivers(again, "second")
+	if asked := requests(again); len(asked) != 2 {
+		t.Errorf("certificates were requested again, for %v", asked)
+	}
+}
+
+func TestFleetRefusesOptionsWithoutRegistration(t *testing.T) {
+	for name, opts := range map[string]localhub.FleetOptions{
+		"IRSA without AWS":          {Join: localhub.JoinByRegistration, IRSA: []string{"cluster1"}},
+		"init by administrator":     {InitArgs: []string{"--wait"}},
+		"IRSA and nobody registers": {IRSA: []string{"cluster1"}},
+	} {
+		opts.Dir, opts.Clusters = t.TempDir(), []string{"cluster1"}
+		if _, err := localhub.NewFleet(opts); err == nil {
+			t.Errorf("%s: there is a fleet", name)
+		}
+	}
+}
