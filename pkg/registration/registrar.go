@@ -142,6 +142,10 @@ func (r *Registrar) AdmitCreate(ctx context.Context, mc *clusterv1.ManagedCluste
 	}
 	err := r.reserve(ctx, claim.Identity, mc, r.claimBy(claim.Identity, callerOf(ctx).Username), dryRun)
 	if errors.Is(err, ErrClaimed) {
+		// Whoever sends a request again, as its answer was lost, is told that it was done.
+		if _, err := r.Clusters.Get(ctx, mc.Name, metav1.GetOptions{}); err == nil {
+			return apierrors.NewAlreadyExists(clusters, mc.Name)
+		}
 		return invalid(mc.Name, field.ErrorList{field.Duplicate(claim.path, claim.Managed.String())})
 	}
 	return err

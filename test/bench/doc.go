@@ -6,6 +6,7 @@
 //	BENCH_STORED      ClusterPermissions at which memory and moves are measured; 1000 if not given
 //	BENCH_NAMESPACES  namespaces that are labelled; 100 if not given
 //	BENCH_ACCOUNTS    idle ManagedServiceAccounts; 5000 if not given
+//	BENCH_CLUSTERS    clusters that are registered; 1000 if not given
 //	SEARCH_CLUSTERS, SEARCH_PER_CLUSTER  clusters of the fleet that is searched, and resources of each; 100 and 5000 if not given
 //	KEEP              a directory to keep data and logs in
 package bench

@@ -86,6 +86,9 @@
 // TestSearchOnPostgres asks the engine postgres the same. TestSearchByClusterPermission is about
 // the feature gate, TestSearchIgnoresClusterPermissions about a server without it.
 //
+// TestRegistrationStories goes through the stories of the proposal "AWS IAM based registration"
+// with a fake AWS; the documents of testdata/seed-003 are the proposal's own.
+//
 // TestPermissionTable puts the golden files of the renderer to the hub.
 //
 // Some tests are told more by the environment:

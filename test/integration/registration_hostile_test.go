@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -33,7 +34,7 @@ type victim struct {
 	hub *awsHub
 	// secrets are texts that tell something of it.
 	secrets []string
-	before  string
+	before  []string
 }
 
 func (h *awsHub) newVictim(t *testing.T, name string) *victim {
@@ -65,7 +66,7 @@ func (h *awsHub) newVictim(t *testing.T, name string) *victim {
 }
 
 // state is what a victim has, but for what the server does for it by itself.
-func (v *victim) state(t *testing.T) string {
+func (v *victim) state(t *testing.T) []string {
 	t.Helper()
 	h, name := v.hub, v.ClusterName
 	mc, record := h.cluster(t, name), h.record(t, name)
@@ -80,16 +81,27 @@ func (v *victim) state(t *testing.T) string {
 	lease := must(h.hub.CoordinationV1().Leases(name).Get(t.Context(), registration.LeaseName, metav1.GetOptions{}))(t)
 	lines = append(lines, toJSON(work.Spec), string(work.UID), toJSON(secret.Data), string(secret.UID), toJSON(account.Spec), string(account.UID),
 		toJSON(granted.Spec), string(granted.UID), toJSON(lease.Spec), string(lease.UID))
-	return strings.Join(lines, "\n")
+	bindings := must(h.hub.RbacV1().RoleBindings(name).List(t.Context(), metav1.ListOptions{}))(t)
+	for _, binding := range bindings.Items {
+		if strings.HasPrefix(binding.Name, "open-cluster-management:managedcluster:"+name+":") {
+			lines = append(lines, binding.Name, toJSON(binding.RoleRef), toJSON(binding.Subjects))
+		}
+	}
+	return lines
 }
 
 // unharmed fails if anything of the victim has changed.
 func (v *victim) unharmed(t *testing.T) {
 	t.Helper()
-	if after := v.state(t); after != v.before {
-		t.Errorf("before:\n%s\nafter:\n%s", v.before, after)
+	if diff := cmp.Diff(v.before, v.state(t)); diff != "" {
+		t.Errorf("what has changed: %s", diff)
 	}
-	v.hub.unharmed(t, v.Desired)
+	if calls := v.hub.callsFor(v.Desired); len(calls) > 0 {
+		t.Errorf("AWS was asked %v about its identity", calls)
+	}
+	if err := errors.Join(v.hub.inAWS(v.Desired), v.hub.hubAccepts(t.Context(), v.ClusterName)); err != nil {
+		t.Error(err)
+	}
 }
 
 // attempt is something that somebody tries. It is refused with 403, unless others are wanted.
@@ -357,6 +369,7 @@ func (v *victim) ownObject(t *testing.T, self string, config *rest.Config) {
 	// Who asked for the cluster, what it is in AWS, and who holds it until it is cleaned up.
 	write(own, mergePatch, `{"metadata":{"annotations":{"`+registration.RequestedByAnnotation+`":"somebody","`+registration.EKSARNAnnotation+`":"`+v.Managed.String()+`","`+
 		registration.ARNAnnotation+`":"`+v.Managed.String()+`","`+registration.RoleSuffixAnnotation+`":"`+v.Identity.Hash()+`"}}}`, 200)
+	write(own, mergePatch, `{"metadata":{"annotations":null}}`, 200)
 	write(own, mergePatch, `{"metadata":{"finalizers":null}}`, 200)
 	write(own, jsonPatch, `[{"op":"replace","path":"/metadata/finalizers","value":["example.com/other"]}]`, 200)
 	write(own, mergePatch, `{"metadata":{"finalizers":[]}}`, 200)
@@ -391,7 +404,7 @@ func (v *victim) ownObject(t *testing.T, self string, config *rest.Config) {
 // cluster, or about the one whose name it used.
 func (v *victim) certificates(t *testing.T, self string, config *rest.Config) {
 	h := v.hub
-	const other = "hostile-certified"
+	const other, requests = "hostile-certified", "/apis/certificates.k8s.io/v1/certificatesigningrequests/"
 	own, group := localhub.AgentUser(self), localhub.AgentGroup(self)
 	bad := map[string]askedFor{}
 	for what, subject := range map[string]pkix.Name{
@@ -401,9 +414,7 @@ func (v *victim) certificates(t *testing.T, self string, config *rest.Config) {
 		"itself in the group of another":       {CommonName: own, Organization: []string{localhub.AgentGroup(other)}},
 		"itself in another group as well":      {CommonName: own, Organization: []string{group, localhub.AgentGroup(other)}},
 		"itself in the group of access entry":  {CommonName: own, Organization: []string{group, "open-cluster-management:" + other}},
-		"itself among administrators":          {CommonName: own, Organization: []string{group, "system:masters"}},
 		"itself among nodes":                   {CommonName: own, Organization: []string{group, "system:nodes"}},
-		"an administrator":                     {CommonName: "admin", Organization: []string{"system:masters"}},
 		"a name of three parts":                {CommonName: own + ":" + other, Organization: []string{group}},
 		"a name of three parts of another":     {CommonName: localhub.AgentGroup(other) + ":" + self + ":agent", Organization: []string{group}},
 		"a cluster within the name":            {CommonName: group + ":" + localhub.AgentGroup(other) + ":agent", Organization: []string{group}},
@@ -430,7 +441,7 @@ func (v *victim) certificates(t *testing.T, self string, config *rest.Config) {
 		r.Spec.SignerName = certificatesv1.KubeAPIServerClientKubeletSignerName
 	})
 	change("itself by another signer", func(r *certificatesv1.CertificateSigningRequest) {
-		r.Spec.SignerName = "kubernetes.io/legacy-unknown"
+		r.Spec.SignerName = "example.com/client"
 	})
 	bad["itself, labelled as another"] = askForCertificate(t, config, agentSubject(self, "agent"), labelledWith(other))
 
@@ -439,7 +450,11 @@ func (v *victim) certificates(t *testing.T, self string, config *rest.Config) {
 	if code, _ := newRawCaller(t, renewed).must(t, rawRequest{method: "GET", path: clustersPath + "/" + self}); code != 200 {
 		t.Errorf("with its next certificate it got %d", code)
 	}
-	const requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests/"
+	// The hub itself refuses to be asked for administrators.
+	for _, name := range []string{own, "admin"} {
+		request := requestFor(t, pkix.Name{CommonName: name, Organization: []string{group, "system:masters"}}, labelledWith(self))
+		v.refuses(t, config, []attempt{try("POST", strings.TrimSuffix(requests, "/"), toJSON(request))})
+	}
 	name := bad["another cluster, labelled "+other].name
 	approval := must(h.hub.CertificatesV1().CertificateSigningRequests().Get(t.Context(), name, metav1.GetOptions{}))(t)
 	approval.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: "True", Reason: "Hostile", Message: "x"}}

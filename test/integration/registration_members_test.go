@@ -230,8 +230,22 @@ func askForCertificate(t *testing.T, who *rest.Config, subject pkix.Name, change
 	t.Helper()
 	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	encoded := must(keyutil.MarshalPrivateKeyToPEM(key))(t)
+	client := must(kubernetes.NewForConfig(who))(t)
+	request := must(client.CertificatesV1().CertificateSigningRequests().Create(t.Context(), requestWith(t, key, subject, change...), metav1.CreateOptions{}))(t)
+	return askedFor{request.Name, encoded}
+}
+
+// requestFor is a request for a certificate that nobody needs the key of.
+func requestFor(t *testing.T, subject pkix.Name, change ...func(*certificatesv1.CertificateSigningRequest)) *certificatesv1.CertificateSigningRequest {
+	t.Helper()
+	return requestWith(t, must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t), subject, change...)
+}
+
+func requestWith(t *testing.T, key *ecdsa.PrivateKey, subject pkix.Name, change ...func(*certificatesv1.CertificateSigningRequest)) *certificatesv1.CertificateSigningRequest {
+	t.Helper()
 	content := must(x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: subject}, key))(t)
 	request := &certificatesv1.CertificateSigningRequest{
+		TypeMeta:   metav1.TypeMeta{APIVersion: certificatesv1.SchemeGroupVersion.String(), Kind: "CertificateSigningRequest"},
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
 			Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: content}),
@@ -242,9 +256,7 @@ func askForCertificate(t *testing.T, who *rest.Config, subject pkix.Name, change
 	for _, change := range change {
 		change(request)
 	}
-	client := must(kubernetes.NewForConfig(who))(t)
-	request = must(client.CertificatesV1().CertificateSigningRequests().Create(t.Context(), request, metav1.CreateOptions{}))(t)
-	return askedFor{request.Name, encoded}
+	return request
 }
 
 // issued waits for a certificate, and returns what it gives access to the hub with.

@@ -14,6 +14,13 @@
 // directory. An [APIServer] is our apiserver in front of a hub. A [Fleet] is
 // all of it: a hub with its apiserver, and managed clusters with their agents.
 //
+// Clusters join a hub in one of two ways. With [JoinByRegistration], as `make run` has
+// it, each does what docs/registration.md says: a [Clusteradm] runs init, join and
+// accept, and agents have nothing but the bootstrap kubeconfig that join wrote. For
+// tests of other things, [JoinCluster] has an administrator accept the cluster, and an
+// agent gets a certificate that the hub's authority signs. [EKS] makes a cluster one of
+// EKS for a server that stands for AWS.
+//
 // # What to expect
 //
 // Every server listens on 127.0.0.1 or on a Unix socket, on ports chosen when

@@ -230,13 +230,7 @@ func (m *membership) see(ctx context.Context, seen sight[*clusterv1.ManagedClust
 	}
 	m.unauthorized, m.forbidden = 0, 0
 	cluster := seen.object
-	before := m.latest.Swap(cluster)
-	if before != nil && before.Spec.LeaseDurationSeconds != cluster.Spec.LeaseDurationSeconds {
-		select {
-		case m.retimed <- struct{}{}:
-		default:
-		}
-	}
+	m.hear(cluster)
 	switch {
 	case seen.deleted || cluster.DeletionTimestamp != nil:
 		if m.known.deleted == nil {
@@ -255,6 +249,18 @@ func (m *membership) see(ctx context.Context, seen sight[*clusterv1.ManagedClust
 		m.note(m.denied(cluster))
 	}
 	return stopped
+}
+
+// hear keeps what the hub has told of the own ManagedCluster.
+func (m *membership) hear(cluster *clusterv1.ManagedCluster) {
+	before := m.latest.Swap(cluster)
+	if before == nil || before.Spec.LeaseDurationSeconds == cluster.Spec.LeaseDurationSeconds {
+		return
+	}
+	select {
+	case m.retimed <- struct{}{}:
+	default:
+	}
 }
 
 // denied says why the hub does not accept a cluster.

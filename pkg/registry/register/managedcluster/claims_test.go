@@ -64,6 +64,12 @@ func TestClaimByAnnotation(t *testing.T) {
 				t.Errorf("got %+v", s)
 			}
 
+			// The request is sent again, as its answer was lost.
+			_, err := h.bootstrap(t).ClusterV1().ManagedClusters().Create(t.Context(), newCluster("c1", annotations...), metav1.CreateOptions{})
+			if !apierrors.IsAlreadyExists(err) {
+				t.Errorf("sent again, got %v", err)
+			}
+
 			// The region is no part of the identity.
 			other := strings.Replace(bootARN, "us-west-2", "eu-west-1", 1)
 			for _, arn := range []string{bootARN, other} {
