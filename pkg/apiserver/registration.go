@@ -59,7 +59,7 @@ var registrationAccess = []struct {
 	{clusterv1.GroupName, "managedclusters", []string{"get", "list", "watch", "update", "patch"}},
 	{clusterv1.GroupName, "managedclusters/status", []string{"update", "patch"}},
 	{registerv1alpha1.GroupName, "managedclusters/clientcertificates", []string{"renew"}},
-	{certificatesv1.GroupName, "certificatesigningrequests", []string{"create", "get", "list", "watch"}},
+	{certificatesv1.GroupName, "certificatesigningrequests", []string{"create", "get", "list", "watch", "deletecollection"}},
 	{certificatesv1.GroupName, "certificatesigningrequests/approval", []string{"update"}},
 	{coordinationv1.GroupName, "leases", []string{"get", "list", "watch", "create", "delete"}},
 }

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 
@@ -120,6 +121,9 @@ func (c *Controller) remove(ctx context.Context, name string, cluster *clusterv1
 	if len(left) > 0 {
 		return left, nil
 	}
+	if err := c.removeRequests(ctx, name); err != nil {
+		return nil, err
+	}
 	done, err := c.access.Remove(ctx, name)
 	if err == nil && !done {
 		left = append(left, "its roles")
@@ -147,6 +151,18 @@ func (c *Controller) releaseWorks(ctx context.Context, namespace string) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// removeRequests deletes the certificate requests of a cluster's agents. They carry the
+// name of the cluster, and without it nobody decides them any more.
+func (c *Controller) removeRequests(ctx context.Context, cluster string) error {
+	err := c.hub.CertificatesV1().CertificateSigningRequests().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{
+		LabelSelector: labels.Set{clusterv1.ClusterNameLabel: cluster}.String(),
+	})
+	if err != nil {
+		return fmt.Errorf("deleting the certificate requests of cluster %s: %w", cluster, err)
+	}
+	return nil
 }
 
 // removeNamespace deletes the namespace of a cluster, and tells whether it is gone. One

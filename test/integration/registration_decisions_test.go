@@ -206,19 +206,25 @@ func TestRevocationIsInTheRequest(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			name := "revoked-" + what
-			agent := newRawCaller(t, h.entryConfig(t, h.joinEKS(t, name)))
+			config := h.entryConfig(t, h.joinEKS(t, name))
+			// The hub asks itself before it asks the server, which keeps the hub's answers.
+			agent, direct := newRawCaller(t, config), newRawCaller(t, h.pastTheHub(t, config))
 			own := []rawRequest{{method: "GET", path: worksPath(name)}, try("PATCH", clustersPath+"/"+name+"/status", `{"status":{"version":{"kubernetes":"v1.0.0"}}}`).rawRequest}
 			// What is answered now is what the server may have kept.
 			for _, r := range own {
-				eventually(t, "the agent has its access", func(ctx context.Context) error { return answers(ctx, agent, r, http.StatusOK) })
+				for _, way := range []*rawCaller{agent, direct} {
+					eventually(t, "the agent has its access", func(ctx context.Context) error { return answers(ctx, way, r, http.StatusOK) })
+				}
 			}
 			who, a := revoke(name, agent)
 			if code, text := who.must(t, a.rawRequest); code != http.StatusOK {
 				t.Fatalf("%s: got %d: %s", a, code, text)
 			}
 			for _, r := range own {
-				if code, text := agent.must(t, r); code != http.StatusForbidden {
-					t.Errorf("%s: got %d: %.300s", r, code, text)
+				for _, way := range []*rawCaller{agent, direct} {
+					if code, text := way.must(t, r); code != http.StatusForbidden {
+						t.Errorf("%s of %s: got %d: %.300s", r, way.host, code, text)
+					}
 				}
 			}
 			eventually(t, "the hub refuses it as well", func(ctx context.Context) error {

@@ -539,6 +539,10 @@ func (m *stormMember) isAsAsked(ctx context.Context) error {
 	case m.accepted:
 		return errors.Join(m.hubAccepts(ctx, m.name), m.hasAccess(ctx, m.name, fullAccess))
 	case m.everAccepted:
+		// One that was denied before anything was made for it has nothing.
+		if m.hasAccess(ctx, m.name, noAccess) == nil {
+			return nil
+		}
 		return m.isDenied(ctx, m.name)
 	}
 	return m.hasAccess(ctx, m.name, noAccess)

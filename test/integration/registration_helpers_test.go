@@ -432,8 +432,8 @@ func (h *storyHub) noAccessEntry(c *storyCluster) error {
 }
 
 // nothingIsLeft tells what the hub has of a cluster: of any resource, what carries its
-// name, is in its namespace or is labelled with it. Events and decided requests for
-// certificates tell of the past; Kubernetes removes them after an hour.
+// name, is in its namespace or is labelled with it. Events tell of the past; Kubernetes
+// removes them after an hour.
 func (f *fleet) nothingIsLeft(ctx context.Context, name string) error {
 	config := f.Hub.AdminConfig()
 	config.WarningHandler = rest.NoWarnings{} // of resources that are deprecated
@@ -456,7 +456,7 @@ func (f *fleet) nothingIsLeft(ctx context.Context, name string) error {
 			return err
 		}
 		for _, resource := range list.APIResources {
-			if !slices.Contains(resource.Verbs, "list") || resource.Kind == "Event" || resource.Kind == "CertificateSigningRequest" {
+			if !slices.Contains(resource.Verbs, "list") || resource.Kind == "Event" {
 				continue
 			}
 			found, err := client.Resource(gv.WithResource(resource.Name)).List(ctx, metav1.ListOptions{})

@@ -294,9 +294,7 @@ func TestHostileCluster(t *testing.T) {
 		v.refuses(t, config, slices.Concat(attempts, v.onIdentity()))
 	})
 	t.Run("past the hub", func(t *testing.T) {
-		direct := rest.CopyConfig(config)
-		direct.Host, direct.CAData = fmt.Sprintf("https://127.0.0.1:%d", h.Server.Port), must(h.Server.CABundle())(t)
-		v.refuses(t, direct, slices.Concat(v.onLooks(self), v.onClusters(self), v.onIdentity()))
+		v.refuses(t, h.pastTheHub(t, config), slices.Concat(v.onLooks(self), v.onClusters(self), v.onIdentity()))
 	})
 	t.Run("what is not there looks the same", func(t *testing.T) {
 		caller := newRawCaller(t, config)

@@ -208,6 +208,14 @@ func (h *awsHub) entryConfig(t *testing.T, desired irsa.Desired) *rest.Config {
 	return must(h.Hub.UserConfig(desired.Username(), desired.Groups()...))(t)
 }
 
+// pastTheHub has somebody talk to the server itself.
+func (h *awsHub) pastTheHub(t *testing.T, config *rest.Config) *rest.Config {
+	t.Helper()
+	direct := rest.CopyConfig(config)
+	direct.Host, direct.CAData = fmt.Sprintf("https://127.0.0.1:%d", h.Server.Port), must(h.Server.CABundle())(t)
+	return direct
+}
+
 // agentSubject is that of the certificate of an agent.
 func agentSubject(cluster, agent string, further ...string) pkix.Name {
 	own := localhub.AgentGroup(cluster)
