@@ -89,6 +89,26 @@
 // TestRegistrationStories goes through the stories of the proposal "AWS IAM based registration"
 // with a fake AWS; the documents of testdata/seed-003 are the proposal's own.
 //
+// The public registration of clusters by AWS IAM is known to fail in seven ways. Ours does not;
+// AWS is package test/fakeaws, which says what it was asked for:
+//
+//	A1  annotations of a member revoke others  TestWeaknessA1AnnotationsOfAMemberAreNoIdentity, TestHostileCluster/its_own_ManagedCluster
+//
+//	A2  so do those of one never accepted      TestWeaknessA2NobodyCreatesWithAnIdentityOfOthers, TestBootstrapCannot/claim_what_is_not_its_own
+//
+//	A3  a malformed ARN is a panic             TestWeaknessA3MalformedARNs
+//
+//	A4  what half failed cannot be denied      TestWeaknessA4DenyAfterFailedAcceptance
+//
+//	A5  works hold a denial up                 TestWeaknessA5DenyWhileThereAreWorks, TestRevocationIsInTheRequest
+//
+//	A6  every event asks AWS again             TestWeaknessA6OneAcceptanceIsOnePlan, TestCallsPerAcceptance
+//
+//	A7  wrong groups stay                      TestWeaknessA7WrongGroupsAreCorrected
+//
+// What registered clusters, those who want to become some, and administrators with a part of
+// the rights cannot do is in TestHostileCluster, TestBootstrapCannot, TestFinalizerIsNoWayOut and TestWhoMayDecide.
+//
 // TestPermissionTable puts the golden files of the renderer to the hub.
 //
 // Some tests are told more by the environment:

@@ -103,12 +103,16 @@ func clusterOf(obj any) []cache.ObjectName {
 
 func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (time.Duration, error) {
 	cluster, err := c.lister.Get(name.Name)
-	if apierrors.IsNotFound(err) || err == nil && (!cluster.Spec.HubAcceptsClient || cluster.DeletionTimestamp != nil) {
+	if apierrors.IsNotFound(err) || err == nil && cluster.DeletionTimestamp != nil {
 		c.forget(name.Name)
 		return 0, nil
 	}
 	if err != nil {
 		return 0, err
+	}
+	if !cluster.Spec.HubAcceptsClient {
+		c.forget(name.Name)
+		return 0, c.denied(ctx, cluster)
 	}
 	lease, err := c.leaseList.Leases(name.Name).Get(registration.LeaseName)
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -143,6 +147,25 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (time
 	}
 	s.expired = expired && err == nil
 	return again, err
+}
+
+// denied says of a cluster that was denied that nothing is known of it any more: its
+// agent cannot tell. One that never was accepted has never told anything.
+func (c *Controller) denied(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
+	if !registration.OnceAccepted(cluster) || isUnknown(cluster) ||
+		meta.FindStatusCondition(cluster.Status.Conditions, clusterv1.ManagedClusterConditionAvailable) == nil {
+		return nil
+	}
+	update := cluster.DeepCopy()
+	setCondition(update, metav1.Condition{
+		Type: clusterv1.ManagedClusterConditionAvailable, Status: metav1.ConditionUnknown, Reason: clusterv1.ReasonHubClusterAdminDenied,
+		Message: "The hub does not accept the managed cluster, so that its agent cannot tell.",
+	}, c.clock.Now())
+	err := c.write(ctx, cluster, update)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 // sightingOf returns what was seen of a cluster; if that is nothing, its time begins now.

@@ -303,6 +303,32 @@ func TestTaints(t *testing.T) {
 	}
 }
 
+// Of a cluster that was denied nothing is known, until it is accepted again and tells.
+func TestDenied(t *testing.T) {
+	b := newBench(t)
+	b.accept("cluster1", available)
+	b.change("cluster1", func(c *clusterv1.ManagedCluster) {
+		c.Finalizers = []string{clusterv1.ManagedClusterFinalizer}
+		c.Spec.HubAcceptsClient = false
+	})
+	b.look("cluster1")
+	b.expect("cluster1", clusterv1.ManagedClusterConditionAvailable, metav1.ConditionUnknown, clusterv1.ReasonHubClusterAdminDenied)
+	b.expectTaints("cluster1", unreachable)
+	b.writes()
+	b.look("cluster1")
+	if writes := b.writes(); writes > 0 {
+		t.Errorf("%d writes where nothing has changed", writes)
+	}
+	b.change("cluster1", func(c *clusterv1.ManagedCluster) {
+		c.Spec.HubAcceptsClient = true
+		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{
+			Type: clusterv1.ManagedClusterConditionAvailable, Status: metav1.ConditionTrue, Reason: "ManagedClusterAvailable",
+		})
+	})
+	b.look("cluster1")
+	b.expectTaints("cluster1")
+}
+
 // Nobody but accepted clusters that have joined is expected to renew anything.
 func TestOtherClusters(t *testing.T) {
 	b := newBench(t)
