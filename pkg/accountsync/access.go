@@ -32,7 +32,7 @@ import (
 const (
 	// AccessName is the name of the Role and the RoleBinding, in the hub namespace
 	// of a cluster, by which its agent reaches the Secrets of its accounts.
-	AccessName = "open-cluster-management:managedcluster:serviceaccount-secrets"
+	AccessName = clusterv1.AgentSecretsAccess
 
 	// pausePerName is how long a Role stays as it is before further names are added,
 	// for each name that it has. A Role of thousands is large, and is not written
@@ -140,11 +140,11 @@ func (a *Access) reconcile(ctx context.Context, name cache.ObjectName) (time.Dur
 	return again, a.keepBinding(ctx, name.Namespace)
 }
 
-// rules are what the agent of a cluster may do to Secrets in its namespace;
-// nothing where the hub does not accept the cluster or there are no accounts.
+// rules are what the agent of a cluster may do to Secrets in its namespace; nothing
+// where the hub does not accept the cluster, or deletes it, or there are no accounts.
 func (a *Access) rules(namespace string) ([]rbacv1.PolicyRule, error) {
 	cluster, err := a.clusters.Get(namespace)
-	if apierrors.IsNotFound(err) || err == nil && !cluster.Spec.HubAcceptsClient {
+	if apierrors.IsNotFound(err) || err == nil && (!cluster.Spec.HubAcceptsClient || cluster.DeletionTimestamp != nil) {
 		return nil, nil
 	}
 	if err != nil {

@@ -109,10 +109,11 @@ func (a *Access) grant(ctx context.Context, cluster string, leaseDurationSeconds
 }
 
 func (a *Access) keepNamespace(ctx context.Context, cluster string, write bool) error {
+	wanted := &corev1.Namespace{ObjectMeta: accessMeta("", cluster, cluster)}
+	wanted.Annotations = map[string]string{madeForAnnotation: cluster}
 	k := keeper[*corev1.Namespace]{
-		what: "Namespace " + cluster, client: a.hub.CoreV1().Namespaces(),
-		wanted: &corev1.Namespace{ObjectMeta: accessMeta("", cluster, cluster)},
-		fix:    func(have *corev1.Namespace) (changed, replace bool) { return label(have, cluster), false },
+		what: "Namespace " + cluster, client: a.hub.CoreV1().Namespaces(), wanted: wanted,
+		fix: func(have *corev1.Namespace) (changed, replace bool) { return label(have, cluster), false },
 	}
 	if a.cached != nil {
 		k.cached = a.cached.Namespaces.Get

@@ -45,10 +45,13 @@ func (c *Controller) cleanUp(ctx context.Context, cluster *clusterv1.ManagedClus
 	if record == nil && !slices.Contains(cluster.Finalizers, clusterv1.ManagedClusterFinalizer) {
 		return 0, nil
 	}
-	name := nameOf(cluster, record)
+	name, seen := nameOf(cluster, record), record
 	record, err := c.currentRecord(ctx, name)
 	if err != nil {
 		return 0, err
+	}
+	if seen != nil && record != nil && seen.UID != record.UID {
+		return waitPeriod, nil // that of the next cluster of this name, which is nobody's to clean up
 	}
 	if cluster == nil && record == nil {
 		return 0, nil
@@ -166,7 +169,8 @@ func (c *Controller) removeRequests(ctx context.Context, cluster string) error {
 }
 
 // removeNamespace deletes the namespace of a cluster, and tells whether it is gone. One
-// without the label of the cluster is not its namespace, and stays.
+// without the label of the cluster is not its namespace, and stays; so does one that was
+// there before the cluster, without the label then.
 func (c *Controller) removeNamespace(ctx context.Context, cluster string) (gone bool, err error) {
 	namespace, err := c.hub.CoreV1().Namespaces().Get(ctx, cluster, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -180,6 +184,17 @@ func (c *Controller) removeNamespace(ctx context.Context, cluster string) (gone 
 	}
 	if namespace.DeletionTimestamp != nil {
 		return false, nil
+	}
+	if namespace.Annotations[madeForAnnotation] != cluster {
+		delete(namespace.Labels, clusterv1.ClusterNameLabel)
+		_, err = c.hub.CoreV1().Namespaces().Update(ctx, namespace, metav1.UpdateOptions{})
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("giving back Namespace %s: %w", cluster, err)
+		}
+		return true, nil
 	}
 	err = c.hub.CoreV1().Namespaces().Delete(ctx, cluster, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &namespace.UID}})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -112,6 +113,38 @@ func testForeignNamespace(t *testing.T, hub *realHub) {
 	}
 }
 
+// A namespace that was there before the cluster outlives it, with what others have in it.
+func testOlderNamespace(t *testing.T, hub *realHub) {
+	f := hub.fleet("older")
+	namespaces := f.admin.CoreV1().Namespaces()
+	if _, err := namespaces.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "older"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	others := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "others"}}
+	if _, err := f.admin.CoreV1().ConfigMaps("older").Create(t.Context(), others, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	f.create(t, "older", "")
+	f.serve(t, 0)
+	f.accept(t, "older")
+	eventually(t, "the cluster can work", func(ctx context.Context) error { return f.works(ctx, "older") })
+	f.deleteCluster(t, "older")
+	eventually(t, "all but the namespace is gone", func(ctx context.Context) error {
+		err := f.isGone(ctx, "older")
+		if err == nil || strings.Count(err.Error(), "\n") > 0 || !strings.HasPrefix(err.Error(), "Namespace:") {
+			return fmt.Errorf("left is %v", err)
+		}
+		return f.mayOnly(ctx, "older")
+	})
+	namespace, err := namespaces.Get(t.Context(), "older", metav1.GetOptions{})
+	if err != nil || namespace.DeletionTimestamp != nil || namespace.Labels[clusterv1.ClusterNameLabel] != "" {
+		t.Errorf("the namespace: %+v, %v", namespace, err)
+	}
+	if _, err := f.admin.CoreV1().ConfigMaps("older").Get(t.Context(), "others", metav1.GetOptions{}); err != nil {
+		t.Errorf("what others have in it: %v", err)
+	}
+}
+
 // The registration that a request could not write any more is made.
 func testNoRecord(t *testing.T, hub *realHub) {
 	f := hub.fleet("norecord")
@@ -163,8 +196,18 @@ func testAccess(t *testing.T, hub *realHub) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// Nor do the Secrets of its accounts stay in its reach.
+	if _, err := rbac.RoleBindings("access").Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: clusterv1.AgentSecretsAccess},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: clusterv1.AgentSecretsAccess},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	if err := access.Revoke(ctx, "access"); err != nil {
 		t.Fatal(err)
+	}
+	if _, err := rbac.RoleBindings("access").Get(ctx, clusterv1.AgentSecretsAccess, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the binding to the Secrets of accounts: %v", err)
 	}
 	eventually(t, "the agents have no access", func(ctx context.Context) error { return f.mayOnly(ctx, "access") })
 	if done, err := access.Remove(ctx, "access"); err != nil || !done {

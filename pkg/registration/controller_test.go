@@ -44,7 +44,7 @@ func TestController(t *testing.T) {
 		"accept-deny-delete": testLife, "never-accepted": testNeverAccepted, "driver-fails": testFailingDriver,
 		"slow-cloud": testSlowCloud, "drift": testDrift, "idle": testIdle, "half-way": testDeniedHalfWay,
 		"stripped": testStripped, "namespace": testNamespaceDeleted, "left": testLeft, "withdrawn": testWithdrawn,
-		"auto": testAutoApproval, "driver-off": testDriverOff, "foreign-namespace": testForeignNamespace,
+		"auto": testAutoApproval, "driver-off": testDriverOff, "foreign-namespace": testForeignNamespace, "older-namespace": testOlderNamespace,
 		"no-record": testNoRecord, "access": testAccess, "crash": testCrashes,
 	} {
 		t.Run(name, func(t *testing.T) {

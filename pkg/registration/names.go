@@ -13,6 +13,10 @@ const (
 	// LeaseName is the name of the Lease, in the namespace of a cluster, that its agent renews.
 	LeaseName = "managed-cluster-lease"
 
+	// madeForAnnotation is on a namespace that was made for a cluster, and not there
+	// before, with what others have in it.
+	madeForAnnotation = "register.open-cluster-management.io/made-for"
+
 	accessPrefix = "open-cluster-management:managedcluster:"
 	workRole     = "work"
 
@@ -50,8 +54,11 @@ func accessName(cluster string) string { return accessPrefix + cluster }
 func bindingName(cluster, role string) string { return accessName(cluster) + ":" + role }
 
 // ownBinding tells whether a RoleBinding in the namespace of a cluster is one of its
-// access, also one that an earlier version has made.
-func ownBinding(cluster, name string) bool { return strings.HasPrefix(name, accessName(cluster)+":") }
+// access, also one that an earlier version has made, or that by which its agent reaches
+// the Secrets of its accounts: those are the hub's own, and so not behind our gate.
+func ownBinding(cluster, name string) bool {
+	return strings.HasPrefix(name, accessName(cluster)+":") || name == clusterv1.AgentSecretsAccess
+}
 
 func clusterRoleRef(name string) rbacv1.RoleRef {
 	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}

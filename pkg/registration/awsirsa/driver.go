@@ -144,7 +144,11 @@ func (d *Driver) Provision(ctx context.Context, record *registerv1alpha1.Managed
 	if err := d.unmap(ctx, desired, before); err != nil {
 		return err
 	}
-	return d.note(ctx, record, func(state *registerv1alpha1.IRSAStatus) { state.AppliedHash = wanted.String() })
+	// Another server may have revoked meanwhile, which has taken over from this one: then
+	// it has missed what was made since, and does it again by this.
+	return d.note(ctx, record, func(state *registerv1alpha1.IRSAStatus) {
+		state.Provisioned, state.AppliedHash = true, wanted.String()
+	})
 }
 
 // unmap removes the mapping of a kind that the hub was told to use before.

@@ -236,6 +236,25 @@ func TestHalfWay(t *testing.T) {
 	}
 }
 
+// What a server makes after another one has taken over and revoked is known, and revoked too.
+func TestOvertaken(t *testing.T) {
+	s := newSetting(t)
+	d := s.driver()
+	s.cloud.before = func(string) error {
+		s.cloud.before = nil
+		return d.Revoke(t.Context(), s.records.read())
+	}
+	if err := d.Provision(t.Context(), s.records.read(), true); err != nil {
+		t.Fatal(err)
+	}
+	s.has(0, 1, false)
+	if !s.records.read().Status.IRSA.Provisioned {
+		t.Fatal("the registration says that AWS has nothing")
+	}
+	s.revoke(d)
+	s.has(0, 0, false)
+}
+
 func TestMappings(t *testing.T) {
 	s := newSetting(t)
 	s.provision(s.driver(mapped), false)

@@ -1,5 +1,9 @@
 package v1
 
+// AgentSecretsAccess is the name of the Role and the RoleBinding, in the namespace of a
+// cluster on the hub, by which its agents reach the Secrets of its managed service accounts.
+const AgentSecretsAccess = "open-cluster-management:managedcluster:serviceaccount-secrets"
+
 // AgentGroups are the groups on the hub of a cluster's agents. The first is that of
 // client certificates and of the ConfigMap aws-auth. The second is for access
 // entries: EKS takes no groups there that begin with "system:".

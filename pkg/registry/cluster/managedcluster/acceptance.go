@@ -28,6 +28,8 @@ func decisionOf(ctx context.Context) *cluster.Acceptance {
 // stampCreation says who created a cluster, and who accepted it if that is one.
 func stampCreation(ctx context.Context, c *cluster.ManagedCluster) {
 	setRequestedBy(c, callerName(ctx))
+	// The finalizer says that a cluster was accepted, which nobody claims by writing it.
+	letGo(c)
 	if c.Spec.HubAcceptsClient {
 		decide(ctx, c, c.Generation)
 	}
@@ -44,8 +46,12 @@ func stampUpdate(ctx context.Context, c, old *cluster.ManagedCluster) {
 	if changed || decisionOf(ctx) != nil {
 		decide(ctx, c, generation)
 	}
-	// Whoever replaces the object with what is in a file does not mean this.
-	if old.DeletionTimestamp == nil && (c.Spec.HubAcceptsClient || slices.Contains(old.Finalizers, clusterv1.ManagedClusterFinalizer)) {
+	held := slices.Contains(old.Finalizers, clusterv1.ManagedClusterFinalizer)
+	switch {
+	case !c.Spec.HubAcceptsClient && !held:
+		letGo(c)
+	case old.DeletionTimestamp == nil:
+		// Whoever replaces the object with what is in a file does not mean this.
 		hold(c)
 	}
 }
@@ -96,6 +102,13 @@ func denial(a *cluster.Acceptance) string {
 func hold(c *cluster.ManagedCluster) {
 	if !slices.Contains(c.Finalizers, clusterv1.ManagedClusterFinalizer) {
 		c.Finalizers = append(slices.Clone(c.Finalizers), clusterv1.ManagedClusterFinalizer)
+	}
+}
+
+// letGo takes the finalizer from a cluster that never was accepted.
+func letGo(c *cluster.ManagedCluster) {
+	if slices.Contains(c.Finalizers, clusterv1.ManagedClusterFinalizer) {
+		c.Finalizers = slices.DeleteFunc(slices.Clone(c.Finalizers), func(f string) bool { return f == clusterv1.ManagedClusterFinalizer })
 	}
 }
 

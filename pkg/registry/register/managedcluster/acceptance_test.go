@@ -380,3 +380,26 @@ func TestFormerCluster(t *testing.T) {
 		t.Errorf("got %+v %v", record, err)
 	}
 }
+
+// TestForgedFinalizer checks that nobody makes a cluster one that was accepted by writing
+// the finalizer which such have: for those, access is revoked and namespaces are removed.
+func TestForgedFinalizer(t *testing.T) {
+	h := startHub(t)
+	mc := newCluster("c1")
+	mc.Finalizers = []string{"example.com/mine", clusterv1.ManagedClusterFinalizer}
+	h.create(t, mc)
+	if got := h.get(t, "c1"); !slices.Equal(got.Finalizers, []string{"example.com/mine"}) {
+		t.Errorf("created with %v", got.Finalizers)
+	}
+	patch := []byte(`{"metadata":{"finalizers":["` + clusterv1.ManagedClusterFinalizer + `"]}}`)
+	if _, err := h.admin(t).ClusterV1().ManagedClusters().Patch(t.Context(), "c1", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.get(t, "c1"); held(got) {
+		t.Errorf("changed to %v", got.Finalizers)
+	}
+	h.put(t, decision("c1", true))
+	if got := h.get(t, "c1"); !held(got) {
+		t.Errorf("accepted with %v", got.Finalizers)
+	}
+}
