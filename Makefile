@@ -25,6 +25,7 @@ build: ## Build bin/apiserver, bin/agent and bin/clusteradm
 	@echo "== building bin/apiserver, bin/agent and bin/clusteradm (a first build takes some minutes)"
 	@mkdir -p bin
 	$(GOBUILD) -ldflags '$(LDFLAGS)' -o bin/ ./cmd/apiserver ./cmd/agent ./cmd/clusteradm
+	@ln -sf clusteradm bin/kubectl-clusteradm # with bin on the PATH: kubectl clusteradm
 
 .PHONY: devhub
 devhub: ## Build bin/devhub: etcd, kube-apiserver, kube-controller-manager and kubectl in one

@@ -25,9 +25,10 @@ const (
 // tagPattern has what both IAM and EKS take in keys and values of tags.
 var tagPattern = regexp.MustCompile(`^[\p{L}\p{Z}\p{N}_.:/=+\-@]*$`)
 
-// Username is that of the managed cluster on the hub.
+// Username is that of the managed cluster on the hub. It is no name that the hub may
+// know as that of somebody else, whatever the cluster is called.
 func (d Desired) Username() string {
-	return d.ClusterName
+	return "open-cluster-management:" + d.ClusterName
 }
 
 // Groups are those of the managed cluster on the hub. EKS takes no groups in access

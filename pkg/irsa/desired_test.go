@@ -22,7 +22,7 @@ func desired() irsa.Desired {
 
 func TestUserAndGroups(t *testing.T) {
 	d := desired()
-	if d.Username() != "cluster1" || !slices.Equal(d.Groups(), []string{"open-cluster-management:cluster1"}) {
+	if d.Username() != "open-cluster-management:cluster1" || !slices.Equal(d.Groups(), []string{"open-cluster-management:cluster1"}) {
 		t.Errorf("access entry for %s %v", d.Username(), d.Groups())
 	}
 	d.Mapping = irsa.ConfigMap

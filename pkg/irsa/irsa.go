@@ -35,7 +35,7 @@ type Desired struct {
 	ManageRoles bool
 	// Mapping says whether the mapping is in AWS as well.
 	Mapping Mapping
-	// ClusterName is the name of the ManagedCluster, which is the user name on the hub.
+	// ClusterName is the name of the ManagedCluster.
 	ClusterName string
 	// ResourceTags are further tags of everything that is made.
 	ResourceTags map[string]string

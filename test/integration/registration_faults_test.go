@@ -480,17 +480,19 @@ func (h *awsHub) afterTheStorm(t *testing.T, members []*stormMember) {
 		if m.exists && m.accepted && m.claim != nil {
 			owners = append(owners, *m.claim)
 		}
-		if err := persist(ctx, m.name+" is as it was asked for", m.isAsAsked); err != nil {
-			t.Error(err)
-		}
 	}
-	if err := persist(ctx, "nothing is left in AWS", func(context.Context) error { return h.inAWSAreOnly(owners) }); err != nil {
-		t.Error(err)
-	}
-	for _, owner := range owners {
-		if err := h.inAWS(owner); err != nil {
-			t.Error(err)
+	err := persist(ctx, "all is as it was asked for", func(ctx context.Context) error {
+		errs := []error{h.inAWSAreOnly(owners)}
+		for _, m := range members {
+			errs = append(errs, m.isAsAsked(ctx))
 		}
+		for _, owner := range owners {
+			errs = append(errs, h.inAWS(owner))
+		}
+		return errors.Join(errs...)
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	clusters := must(h.ocm.ClusterV1().ManagedClusters().List(ctx, metav1.ListOptions{}))(t)
 	records := must(h.ocm.RegisterV1alpha1().ManagedClusterRegistrations().List(ctx, metav1.ListOptions{}))(t)

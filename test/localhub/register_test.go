@@ -97,7 +97,7 @@ func TestFleetThatRegisters(t *testing.T) {
 			t.Errorf("nobody ran %q, but %q", want, *commands)
 		}
 	}
-	if entries := aws.AccessEntries(localhub.HubARN); len(entries) != 1 || entries[0].Username != "cluster2" {
+	if entries := aws.AccessEntries(localhub.HubARN); len(entries) != 1 || entries[0].Username != "open-cluster-management:cluster2" {
 		t.Errorf("the access entries are %+v", entries)
 	}
 	for _, agent := range []*localhub.Agent{fleet.Members[0].Agent, fleet.Members[1].Agent, fleet.HubAgent} {

@@ -31,6 +31,17 @@ const (
 	probePeriod = 30 * time.Second
 )
 
+// missingError is about a cluster that had joined, and that its hub does not have any more.
+type missingError struct{ cluster, namespace, secret string }
+
+func (e *missingError) Error() string {
+	return fmt.Sprintf("the hub has no ManagedCluster %s any more, which had joined it; what it had applied stays. "+
+		"To register it anew, delete the Secret %s/%s, or create and accept a ManagedCluster %s on the hub", e.cluster, e.namespace, e.secret, e.cluster)
+}
+
+// errSecretDeleted is that somebody has deleted the Secret of such a cluster.
+var errSecretDeleted = errors.New("the Secret with the identity of the cluster was deleted")
+
 func knownEndpoint(known *identity) (*endpoint, error) {
 	config, err := clientcmd.Load(known.data[keyKubeconfig])
 	if err != nil {
@@ -55,7 +66,7 @@ func (r *Registrar) register(ctx context.Context, again bool) (*identity, error)
 	}
 	known, err := r.bootstrapUntilDone(trial)
 	cancel()
-	if works := <-recovered; err != nil && works && ctx.Err() == nil {
+	if works := <-recovered; err != nil && works && ctx.Err() == nil && !errors.Is(err, errSecretDeleted) {
 		klog.FromContext(ctx).Info("The hub knows the former credentials again")
 		former := r.store.last()
 		return former, mirror(r.config.Dir, former)
@@ -67,7 +78,7 @@ func (r *Registrar) register(ctx context.Context, again bool) (*identity, error)
 // ctx ends.
 func (r *Registrar) probe(ctx context.Context) bool {
 	for pause(ctx, wait.Jitter(probePeriod, 1), nil) {
-		if r.driver.usable(r.store.last()) != nil {
+		if known := r.store.last(); known == nil || r.driver.usable(known) != nil {
 			<-ctx.Done()
 			return false
 		}
@@ -91,9 +102,10 @@ func (r *Registrar) bootstrapUntilDone(ctx context.Context) (*identity, error) {
 	waits := pauses{first: firstPause, most: mostPause}
 	denied := pauses{first: deniedPause, most: maxDeniedPause}
 	var complaint string
+	var missing bool
 	for {
 		began := time.Now()
-		known, err := r.bootstrapOnce(ctx)
+		known, err := r.bootstrapOnce(ctx, missing)
 		if err == nil {
 			registrations.WithLabelValues("success").Inc()
 			return known, nil
@@ -101,9 +113,11 @@ func (r *Registrar) bootstrapUntilDone(ctx context.Context) (*identity, error) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if foreign := (*foreignError)(nil); errors.As(err, &foreign) {
+		if foreign := (*foreignError)(nil); errors.As(err, &foreign) || errors.Is(err, errSecretDeleted) {
 			return nil, err
 		}
+		// No other error takes back that the user was told to delete the Secret.
+		missing = missing || errors.As(err, new(*missingError))
 		if time.Since(began) >= bootstrapTimeout {
 			// The hub has answered all the time: it only has not decided yet.
 			waits.reset()
@@ -132,7 +146,9 @@ func (r *Registrar) bootstrapUntilDone(ctx context.Context) (*identity, error) {
 	}
 }
 
-func (r *Registrar) bootstrapOnce(ctx context.Context) (*identity, error) {
+// bootstrapOnce makes one try. Missing is whether a former one has found that the hub does
+// not have the cluster any more.
+func (r *Registrar) bootstrapOnce(ctx context.Context, missing bool) (*identity, error) {
 	ctx, cancel := context.WithTimeout(ctx, bootstrapTimeout+rand.N(bootstrapTimeout))
 	defer cancel()
 	endpoint, err := r.bootstrap.endpoint()
@@ -148,19 +164,11 @@ func (r *Registrar) bootstrapOnce(ctx context.Context) (*identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The name is on record before anybody hears it, so that a restart does not change it.
-	known, err := r.store.write(ctx, func(i *identity) {
-		if i.get(keyAgentName) == "" {
-			i.set(keyAgentName, agentOf(i, r.config.ClusterName))
-		}
-		if i.get(keyAgentName) == "" {
-			i.set(keyAgentName, string(uuid.NewUUID()))
-		}
-	})
+	known, err := r.named(ctx, missing)
 	if err != nil {
 		return nil, err
 	}
-	cluster, err := r.ensureCluster(ctx, hub)
+	cluster, err := r.ensureCluster(ctx, hub, known)
 	if err != nil {
 		return nil, err
 	}
@@ -176,19 +184,50 @@ func (r *Registrar) bootstrapOnce(ctx context.Context) (*identity, error) {
 	return known, nil
 }
 
+// named returns the identity with the name of the agent. If the hub does not have the
+// cluster any more, to delete the Secret is how it is told to register anew.
+func (r *Registrar) named(ctx context.Context, missing bool) (*identity, error) {
+	if missing {
+		known, err := r.store.read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if r.store.last() == nil {
+			return nil, errSecretDeleted
+		}
+		if known.get(keyAgentName) != "" {
+			return known, nil
+		}
+	}
+	// The name is on record before anybody hears it, so that a restart does not change it.
+	return r.store.write(ctx, func(i *identity) {
+		if i.get(keyAgentName) == "" {
+			i.set(keyAgentName, agentOf(i, r.config.ClusterName))
+		}
+		if i.get(keyAgentName) == "" {
+			i.set(keyAgentName, string(uuid.NewUUID()))
+		}
+	})
+}
+
 func (r *Registrar) tune(config *rest.Config) {
 	if r.config.Tune != nil {
 		r.config.Tune(config)
 	}
 }
 
-// ensureCluster returns the ManagedCluster, which is created if it does not exist.
-func (r *Registrar) ensureCluster(ctx context.Context, hub *hubClients) (*clusterv1.ManagedCluster, error) {
+// ensureCluster returns the ManagedCluster. It is created if it does not exist, unless the
+// cluster had joined: then the hub has deleted or lost it, and does not get it back unasked.
+func (r *Registrar) ensureCluster(ctx context.Context, hub *hubClients, known *identity) (*clusterv1.ManagedCluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	clusters := hub.ocm.ClusterV1().ManagedClusters()
 	cluster, err := clusters.Get(ctx, r.config.ClusterName, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	joined := known.get(keyKubeconfig) != ""
+	if joined && apierrors.IsNotFound(err) && aboutObject(err, r.config.ClusterName) {
+		return nil, &missingError{cluster: r.config.ClusterName, namespace: r.config.Namespace, secret: r.config.SecretName}
+	}
+	if !joined && apierrors.IsNotFound(err) {
 		wanted := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: r.config.ClusterName, Annotations: r.driver.annotations()}}
 		if r.config.Endpoint != "" {
 			own := clusterv1.ClientConfig{URL: r.config.Endpoint}

@@ -99,6 +99,11 @@ func (r *Registrar) Run(ctx context.Context, workload Workload) error {
 			r.store.hold(nil)
 		}
 		known, err := r.join(ctx, came)
+		if errors.Is(err, errSecretDeleted) {
+			logger.Info("The Secret of a cluster that the hub does not have was deleted; registering anew", "cluster", r.config.ClusterName)
+			came = afresh
+			continue
+		}
 		if err != nil {
 			return ignoreEnd(ctx, err)
 		}

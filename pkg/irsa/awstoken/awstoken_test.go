@@ -146,7 +146,7 @@ func TestTokenIsThatOfTheCluster(t *testing.T) {
 		t.Errorf("the token expires in %v", life)
 	}
 	status := review(t, server, token)
-	if !status.Authenticated || status.User.Username != "cluster1" || !slices.Contains(status.User.Groups, "open-cluster-management:cluster1") {
+	if !status.Authenticated || status.User.Username != "open-cluster-management:cluster1" || !slices.Contains(status.User.Groups, "open-cluster-management:cluster1") {
 		t.Errorf("the hub takes the token for %+v, %s", status.User, status.Error)
 	}
 	wantURL(t, server, token)

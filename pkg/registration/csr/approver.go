@@ -58,8 +58,8 @@ type Options struct {
 	Records       registration.Records
 	Registrations registerinformers.ManagedClusterRegistrationInformer
 
-	// AutoApproved are users whose requests for agents of accepted clusters are approved
-	// without a decision that covers them.
+	// AutoApproved are users whose requests for agents of accepted clusters that they have
+	// created are approved without a decision that covers them.
 	AutoApproved []string
 
 	Clock clock.PassiveClock

@@ -145,7 +145,7 @@ func TestApprover(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h.register(t, "auto", "alice")
+		h.register(t, "auto", "autopilot")
 		a := h.ask(t, pilot, "auto", "agent1")
 		h.stillPending(t, "auto", a)
 		h.decide(t, "auto", true, longAgo)

@@ -58,10 +58,15 @@ const (
 	reasonOtherDriver  = "OtherDriver"
 	reasonOtherAgent   = "RequestedByOtherAgent"
 	reasonOtherCluster = "OtherCluster"
+	reasonEarlier      = "EarlierThanManagedCluster"
 )
 
 // firstReasons are those of approved requests for the first certificate of an agent.
 var firstReasons = sets.New(reasonAutoApproved, reasonAccepted, reasonFirstAgent)
+
+// ahead is how long before its ManagedCluster a request may come: public agents make
+// both at the same time.
+const ahead = time.Minute
 
 // input is all that the rules look at.
 type input struct {
@@ -70,7 +75,8 @@ type input struct {
 	// with; nil where there are none.
 	cluster      *clusterv1.ManagedCluster
 	registration *registerv1alpha1.ManagedClusterRegistration
-	// autoApproved are users whose requests need nothing but that the cluster is accepted.
+	// autoApproved are users whose requests, for clusters that they have created, need
+	// nothing but that the cluster is accepted.
 	autoApproved sets.Set[string]
 	// mayRenew is whether the hub lets who asks renew certificates of the cluster; nil
 	// while nobody has asked it.
@@ -148,9 +154,12 @@ func (d decision) judgeFirst(in input, requester bool) decision {
 	inTime := decided && !in.request.CreationTimestamp.After(acceptance.DecidedAt.Truncate(time.Second))
 	// A decision that names requesters is one against all others.
 	first := requester && (allowed || !decided) && (in.registration.Status.CSR == nil || len(in.registration.Status.CSR.Agents) == 0)
+	named := decided && len(acceptance.Requesters) > 0
 
 	switch {
-	case user != "" && in.autoApproved.Has(user):
+	case !named && in.request.CreationTimestamp.Add(ahead).Before(in.cluster.CreationTimestamp.Time):
+		return d.because(reasonEarlier, "the request is of a former cluster of this name: it came before the ManagedCluster")
+	case requester && (allowed || !named) && in.autoApproved.Has(user):
 		d = d.because(reasonAutoApproved, "the hub accepts the cluster, and approves requests of %s", user)
 	case allowed && inTime:
 		d = d.because(reasonAccepted, "the cluster was accepted by %s", acceptance.DecidedBy)

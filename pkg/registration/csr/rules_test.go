@@ -320,6 +320,12 @@ func TestRules(t *testing.T) {
 	only := func(users ...string) func(*input) {
 		return func(in *input) { in.cluster.Status.Acceptance.Requesters = users }
 	}
+	early := func(in *input) {
+		in.cluster.CreationTimestamp = metav1.NewTime(in.request.CreationTimestamp.Add(ahead + time.Second))
+	}
+	together := func(in *input) {
+		in.cluster.CreationTimestamp = metav1.NewTime(in.request.CreationTimestamp.Add(time.Second))
+	}
 	auto := func(users ...string) func(*input) { return func(in *input) { in.autoApproved = sets.New(users...) } }
 	may := func(in *input) { in.mayRenew = new(true) }
 	mayNot := func(in *input) { in.mayRenew = new(false) }
@@ -352,7 +358,12 @@ func TestRules(t *testing.T) {
 		"first agent of who was named":            {"bob", changes{only("bob"), late}, verdictWait, reasonAfterDecision},
 		"first agent without a decision":          {creator, changes{old}, verdictApprove, reasonFirstAgent},
 		"any agent without a decision":            {bootstrapper, changes{old}, verdictWait, reasonRequester},
-		"automatic":                               {"bob", changes{auto("bob"), late, known}, verdictApprove, reasonAutoApproved},
+		"automatic":                               {creator, changes{auto(creator), late, known}, verdictApprove, reasonAutoApproved},
+		"automatic, of another's cluster":         {"bob", changes{auto("bob"), late, known}, verdictWait, reasonRequester},
+		"automatic, but others are named":         {creator, changes{auto(creator), only("carol"), late, known}, verdictWait, reasonRequester},
+		"earlier than the cluster":                {creator, changes{early}, verdictWait, reasonEarlier},
+		"earlier than the cluster, and named":     {creator, changes{early, only(creator)}, verdictApprove, reasonAccepted},
+		"at the same time as the cluster":         {creator, changes{together}, verdictApprove, reasonAccepted},
 		"automatic, of another one":               {"bob", changes{auto("carol")}, verdictWait, reasonRequester},
 		"automatic, of nobody":                    {"", changes{auto("")}, verdictWait, reasonRequester},
 		"automatic, not accepted":                 {"bob", changes{auto("bob"), undecided}, verdictWait, reasonUndecided},
