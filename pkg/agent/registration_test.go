@@ -45,6 +45,7 @@ func TestRegistration(t *testing.T) {
 		"deletedrestart": testDeletedWhileTheAgentRestarts,
 		"publicdelete":   testDeletedOnAHubThatWaits,
 		"unauthorized":   testUnauthorized,
+		"missing":        testMissing,
 		"thrownout":      testThrownOut,
 		"secretdeleted":  testIdentityDeleted,
 		"foreignsecret":  testIdentityOfAnotherCluster,
@@ -327,7 +328,7 @@ func testUnauthorized(t *testing.T, j *joiner) {
 	}
 	j.kill()
 	// A certificate that looks right, of an authority that the hub does not trust.
-	key, certificate := strangersCertificate(t, user)
+	key, certificate := strangersCertificate(t, user, 24*time.Hour)
 	j.changeSecret(func(secret *corev1.Secret) { secret.Data["tls.key"], secret.Data["tls.crt"] = key, certificate })
 	j.run()
 	j.hub.approve(j.name, bootstrapUser)
@@ -342,14 +343,14 @@ func testUnauthorized(t *testing.T, j *joiner) {
 	}
 }
 
-func strangersCertificate(t *testing.T, user string) (key, certificate []byte) {
+func strangersCertificate(t *testing.T, user string, lasts time.Duration) (key, certificate []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: user}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: user}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(lasts),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)

@@ -115,5 +115,7 @@
 //
 //	CRASH_CREATES  how many ClusterPermissions the crash test creates
 //	CRASH_SEED     the seed of its kills, to repeat a run that failed
+//	REGISTRATION_SEQUENCES  how many sequences of decisions the test of registration with faults makes
+//	REGISTRATION_SEED       the seed of its choices, to repeat a run that failed
 //	KEEP           a directory to keep data and logs in
 package integration

@@ -35,11 +35,11 @@ const (
 type missingError struct{ cluster, namespace, secret string }
 
 func (e *missingError) Error() string {
-	return fmt.Sprintf("the hub has no ManagedCluster %s any more, which had joined it; what it had applied stays. "+
-		"To register it anew, delete the Secret %s/%s, or create and accept a ManagedCluster %s on the hub", e.cluster, e.namespace, e.secret, e.cluster)
+	return fmt.Sprintf("the cluster had joined, but the hub has no ManagedCluster %s any more; what the hub had applied stays. "+
+		"To register anew, delete the Secret %s/%s, or create and accept a ManagedCluster %s on the hub", e.cluster, e.namespace, e.secret, e.cluster)
 }
 
-// errSecretDeleted is that somebody has deleted the Secret of such a cluster.
+// errSecretDeleted is that somebody has deleted, or replaced, the Secret of such a cluster.
 var errSecretDeleted = errors.New("the Secret with the identity of the cluster was deleted")
 
 func knownEndpoint(known *identity) (*endpoint, error) {
@@ -67,8 +67,11 @@ func (r *Registrar) register(ctx context.Context, again bool) (*identity, error)
 	known, err := r.bootstrapUntilDone(trial)
 	cancel()
 	if works := <-recovered; err != nil && works && ctx.Err() == nil && !errors.Is(err, errSecretDeleted) {
-		klog.FromContext(ctx).Info("The hub knows the former credentials again")
 		former := r.store.last()
+		if former == nil || r.driver.usable(former) != nil {
+			return nil, errSecretDeleted
+		}
+		klog.FromContext(ctx).Info("The hub knows the former credentials again")
 		return former, mirror(r.config.Dir, former)
 	}
 	return known, err

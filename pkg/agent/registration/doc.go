@@ -11,7 +11,8 @@
 //	own ManagedCluster: accepted ──► serve: works and all, lease, status, renewal
 //	                    denied   ──► nothing; what was applied stays
 //	                    deleted  ──► what was applied is removed, without the hub
-//	                    401      ──► bootstrap again, under the same names
+//	                    401      ──► bootstrap again, under the same names; if the
+//	                                 ManagedCluster is gone, it waits
 //	                    403      ──► nothing; it says so
 //
 // Of the hub it asks only what Open Cluster Management grants to bootstrap identities and to
