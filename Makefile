@@ -44,7 +44,7 @@ run: devhub build ## Start a hub with CLUSTERS=2 managed clusters and show what 
 .PHONY: test
 test: devhub build postgres ## Run all tests, against real servers
 	@echo "== testing"
-	go test -buildvcs=false -timeout 20m ./...
+	go test -buildvcs=false -timeout 28m ./...
 
 .PHONY: test-skew
 test-skew: devhub build ## Run the conformance tests against hubs 1.36.3 and 1.35.4

@@ -69,6 +69,13 @@ func (c *Controller) cleanUp(ctx context.Context, cluster *clusterv1.ManagedClus
 		return cleanUpPeriod, c.setRecord(ctx, record, condition(registerv1alpha1.RegistrationCleanedUp, metav1.ConditionFalse, registerv1alpha1.ReasonCleaningUp, "Left: "+strings.Join(left, ", ")+"."))
 	}
 	if record != nil {
+		err := closeClaim(ctx, c.records, record)
+		if errors.Is(err, errProvisioned) {
+			return waitPeriod, nil // by an acceptance just before the deletion
+		}
+		if err != nil {
+			return 0, err
+		}
 		if err := release(ctx, c.records, record); err != nil {
 			return 0, err
 		}

@@ -179,7 +179,14 @@ func (r *Registrar) clearFormer(ctx context.Context, name string, dryRun bool) e
 
 // discard removes the registration of a cluster that never got anything.
 func (r *Registrar) discard(ctx context.Context, registration *registerv1alpha1.ManagedClusterRegistration) error {
-	err := r.Records.Delete(ctx, registration.Name, registration.UID)
+	err := closeClaim(ctx, r.Records, registration)
+	if errors.Is(err, errProvisioned) {
+		return apierrors.NewConflict(clusters, registration.Name, errors.New("what the hub had made for a former cluster of this name is still being removed: try again later"))
+	}
+	if err != nil {
+		return err
+	}
+	err = r.Records.Delete(ctx, registration.Name, registration.UID)
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("removing the registration of a former cluster %s: %w", registration.Name, err)
 	}

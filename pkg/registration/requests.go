@@ -298,6 +298,31 @@ func forgetClaim(ctx context.Context, records Records, registration *registerv1a
 	return nil
 }
 
+// errProvisioned is what closeClaim returns while AWS may have something of the claim.
+var errProvisioned = errors.New("AWS may have something of the claim")
+
+// closeClaim has nobody make anything any more for a registration that is about to be
+// removed. Drivers look at the claim in the same write by which they say that they are
+// about to make something, so that one of the two is first. It fails with
+// errProvisioned if that was the driver.
+func closeClaim(ctx context.Context, records Records, registration *registerv1alpha1.ManagedClusterRegistration) error {
+	_, err := records.Update(ctx, registration.Name, func(current *registerv1alpha1.ManagedClusterRegistration) error {
+		switch {
+		case current.UID != registration.UID:
+			return errOther
+		case provisioned(current):
+			return errProvisioned
+		case current.Spec.IRSA != nil:
+			current.Spec.IRSA.Withdrawn = true
+		}
+		return nil
+	})
+	if err == nil || apierrors.IsNotFound(err) || errors.Is(err, errOther) {
+		return nil
+	}
+	return fmt.Errorf("closing the claim of cluster %s: %w", registration.Name, err)
+}
+
 // release gives the identity of a registration back.
 func release(ctx context.Context, records Records, registration *registerv1alpha1.ManagedClusterRegistration) error {
 	if registration.Status.IRSA == nil || registration.Status.IRSA.Hash == "" {

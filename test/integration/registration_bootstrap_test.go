@@ -1,11 +1,13 @@
 package integration_test
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -93,6 +95,14 @@ func TestBootstrapCannot(t *testing.T) {
 		}
 	})
 	t.Run("get certificates of clusters that have theirs", func(t *testing.T) {
+		// Of decisions and of requests the hub keeps whole seconds.
+		eventually(t, "the second of the decision is over", func(ctx context.Context) error {
+			mc, err := h.ocm.ClusterV1().ManagedClusters().Get(ctx, "boot-certified", metav1.GetOptions{})
+			if err == nil && mc.Status.Acceptance.DecidedAt.Truncate(time.Second).Equal(time.Now().Truncate(time.Second)) {
+				return errors.New("it is not")
+			}
+			return err
+		})
 		requests := map[string]askedFor{}
 		for what, name := range map[string]string{"an EKS cluster": v.ClusterName, "one that has an agent": "boot-certified", "one that is not accepted": taken} {
 			requests[what] = askForCertificate(t, token, agentSubject(name, "agent"), labelledWith(name))
