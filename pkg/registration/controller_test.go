@@ -45,7 +45,7 @@ func TestController(t *testing.T) {
 		"slow-cloud": testSlowCloud, "drift": testDrift, "idle": testIdle, "half-way": testDeniedHalfWay,
 		"stripped": testStripped, "namespace": testNamespaceDeleted, "left": testLeft, "withdrawn": testWithdrawn,
 		"auto": testAutoApproval, "driver-off": testDriverOff, "foreign-namespace": testForeignNamespace, "older-namespace": testOlderNamespace,
-		"no-record": testNoRecord, "access": testAccess, "crash": testCrashes,
+		"no-record": testNoRecord, "access": testAccess, "crash": testCrashes, "deleted-meanwhile": testDeletedMeanwhile,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
