@@ -559,7 +559,7 @@ func (h *storyHub) mapsByConfigMap(t *testing.T, c *storyCluster) {
 		return data.Data["mapRoles"]
 	}
 	own := strings.TrimPrefix(others(t), othersRoles)
-	for _, text := range []string{"rolearn: " + identity.HubRoleARN(), "username: " + c.Name, "system:open-cluster-management:" + c.Name} {
+	for _, text := range []string{"rolearn: " + identity.HubRoleARN(), "username: open-cluster-management:" + c.Name, "system:open-cluster-management:" + c.Name} {
 		if !strings.Contains(own, text) {
 			t.Errorf("its entry does not have %q:\n%s", text, own)
 		}
