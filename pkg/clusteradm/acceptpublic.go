@@ -124,7 +124,7 @@ func pending(request *certificatesv1.CertificateSigningRequest) bool {
 // refuses tells why a request is not to be approved; empty if it is. Whoever makes a
 // request chooses its label: the subject decides what the certificate is good for.
 func (a *accepting) refuses(request *certificatesv1.CertificateSigningRequest, cluster string) string {
-	identity := "system:open-cluster-management:" + cluster
+	identity := clusterv1.AgentGroups(cluster)[0]
 	block, _ := pem.Decode(request.Spec.Request)
 	if block == nil {
 		return "it has no PEM"
@@ -138,7 +138,7 @@ func (a *accepting) refuses(request *certificatesv1.CertificateSigningRequest, c
 		return fmt.Sprintf("its subject %q is not an agent of the cluster", parsed.Subject.CommonName)
 	}
 	for _, organization := range parsed.Subject.Organization {
-		if organization != identity && organization != "system:open-cluster-management:managed-clusters" {
+		if organization != identity && organization != clusterv1.AllAgentsGroup {
 			return fmt.Sprintf("it asks for the group %q", organization)
 		}
 	}

@@ -86,13 +86,6 @@ func agentManifests(namespace string) ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
-	seen := map[string]bool{}
-	objects = slices.DeleteFunc(objects, func(object *unstructured.Unstructured) bool {
-		name := display(object)
-		again := seen[name]
-		seen[name] = true
-		return again
-	})
 	for _, object := range objects {
 		if err := moveToNamespace(object, namespace); err != nil {
 			return nil, fmt.Errorf("%s: %w", display(object), err)

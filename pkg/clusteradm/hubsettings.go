@@ -185,13 +185,6 @@ func (h *hubSettings) access() ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
-	seen := map[string]bool{}
-	objects = slices.DeleteFunc(objects, func(object *unstructured.Unstructured) bool {
-		name := display(object)
-		again := seen[name]
-		seen[name] = true
-		return again
-	})
 	for _, object := range objects {
 		if h.aws() && object.GetKind() == kindServiceAccount && object.GetName() == serverName {
 			annotate(object, roleARNAnnotation, h.roleARN)

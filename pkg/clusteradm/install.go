@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -38,7 +39,7 @@ const (
 )
 
 // manifests are the objects of the artifacts that match one of the patterns, in the
-// order of the patterns and of the files' names.
+// order of the patterns and of the files' names, each once.
 func manifests(patterns ...string) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	for _, pattern := range patterns {
@@ -64,7 +65,14 @@ func manifests(patterns ...string) ([]*unstructured.Unstructured, error) {
 			objects = append(objects, found...)
 		}
 	}
-	return objects, nil
+	// Patterns may overlap, to have something first.
+	seen := map[string]bool{}
+	return slices.DeleteFunc(objects, func(object *unstructured.Unstructured) bool {
+		name := display(object)
+		again := seen[name]
+		seen[name] = true
+		return again
+	}), nil
 }
 
 func decodeManifests(content []byte) ([]*unstructured.Unstructured, error) {

@@ -236,7 +236,7 @@ func (r *Registrar) Created(ctx context.Context, mc *clusterv1.ManagedCluster) {
 // whose caller may decide. Who calls it calls Updated once it is stored.
 func (r *Registrar) AdmitUpdate(ctx context.Context, mc, old *clusterv1.ManagedCluster, decided, dryRun bool) error {
 	changed := mc.Spec.HubAcceptsClient != old.Spec.HubAcceptsClient
-	if changed && !decided && (mc.Spec.HubAcceptsClient || !byItself(ctx, mc.Name)) {
+	if changed && !decided && (mc.Spec.HubAcceptsClient || !ByItself(ctx, mc.Name)) {
 		if err := r.MayDecide(ctx, mc.Name); err != nil {
 			return err
 		}
@@ -384,8 +384,8 @@ func afterStore(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), afterStoreTimeout)
 }
 
-// byItself tells whether it is an agent of the cluster that asks.
-func byItself(ctx context.Context, cluster string) bool {
+// ByItself tells whether it is an agent of the cluster that asks.
+func ByItself(ctx context.Context, cluster string) bool {
 	caller, known := request.UserFrom(ctx)
 	return known && slices.ContainsFunc(clusterv1.AgentGroups(cluster), func(group string) bool { return slices.Contains(caller.GetGroups(), group) })
 }

@@ -26,12 +26,6 @@ import (
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 )
 
-const (
-	groupPrefix = "system:open-cluster-management:"
-	// allClustersGroup is the group that the agents of all clusters are in.
-	allClustersGroup = groupPrefix + "managed-clusters"
-)
-
 // csrDriver shows the hub client certificates that the hub has signed.
 type csrDriver struct {
 	clusterName string
@@ -50,7 +44,7 @@ func (e *deniedError) Error() string {
 func (d *csrDriver) annotations() map[string]string { return nil }
 
 func (d *csrDriver) commonName(known *identity) string {
-	return groupPrefix + d.clusterName + ":" + known.get(keyAgentName)
+	return clusterv1.AgentGroups(d.clusterName)[0] + ":" + known.get(keyAgentName)
 }
 
 func (d *csrDriver) usable(known *identity) error {
@@ -179,7 +173,7 @@ func (d *csrDriver) request(ctx context.Context, hub kubernetes.Interface, signe
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	encoded, err := cert.MakeCSR(signer, &pkix.Name{
-		CommonName: name, Organization: []string{groupPrefix + d.clusterName, allClustersGroup},
+		CommonName: name, Organization: []string{clusterv1.AgentGroups(d.clusterName)[0], clusterv1.AllAgentsGroup},
 	}, nil, nil)
 	if err != nil {
 		return nil, fmt.Errorf("make a certificate request: %w", err)

@@ -11,6 +11,8 @@ import (
 	"k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 )
 
 const (
@@ -251,7 +253,7 @@ func agentOf(known *identity, cluster string) string {
 	if err != nil {
 		return ""
 	}
-	prefix := groupPrefix + cluster + ":"
+	prefix := clusterv1.AgentGroups(cluster)[0] + ":"
 	if name := certificates[0].Subject.CommonName; len(name) > len(prefix) && name[:len(prefix)] == prefix {
 		return name[len(prefix):]
 	}

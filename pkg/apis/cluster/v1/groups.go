@@ -4,6 +4,9 @@ package v1
 // cluster on the hub, by which its agents reach the Secrets of its managed service accounts.
 const AgentSecretsAccess = "open-cluster-management:managedcluster:serviceaccount-secrets"
 
+// AllAgentsGroup is a group that client certificates of agents of any cluster may carry.
+const AllAgentsGroup = "system:open-cluster-management:managed-clusters"
+
 // AgentGroups are the groups on the hub of a cluster's agents. The first is that of
 // client certificates and of the ConfigMap aws-auth. The second is for access
 // entries: EKS takes no groups there that begin with "system:".

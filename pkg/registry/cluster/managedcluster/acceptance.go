@@ -62,7 +62,7 @@ func decide(ctx context.Context, c *cluster.ManagedCluster, generation int64) {
 	if decision := decisionOf(ctx); decision != nil {
 		acceptance = *decision
 	} else {
-		acceptance.Left = !c.Spec.HubAcceptsClient && byItself(ctx, c.Name)
+		acceptance.Left = !c.Spec.HubAcceptsClient && registration.ByItself(ctx, c.Name)
 	}
 	acceptance.Accepted = c.Spec.HubAcceptsClient
 	if acceptance.DecidedBy == "" {
@@ -148,12 +148,4 @@ func callerName(ctx context.Context) string {
 		return caller.GetName()
 	}
 	return ""
-}
-
-// byItself tells whether it is an agent of the cluster that asks.
-func byItself(ctx context.Context, name string) bool {
-	caller, known := request.UserFrom(ctx)
-	return known && slices.ContainsFunc(clusterv1.AgentGroups(name), func(group string) bool {
-		return slices.Contains(caller.GetGroups(), group)
-	})
 }
