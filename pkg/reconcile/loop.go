@@ -49,6 +49,9 @@ type Feed struct {
 	// MaybeAbsent is for objects that a hub may not have at all: the loop does not
 	// wait until they are known.
 	MaybeAbsent bool
+	// OnceKnown are looked at when all objects of the informer have become known, if
+	// that there are none matters; may be nil.
+	OnceKnown func() []cache.ObjectName
 }
 
 // Own is the key of an object itself, or of one of another kind with the same name.
@@ -92,6 +95,16 @@ func (l *Loop) Run(ctx context.Context) {
 		}()
 		if !feed.MaybeAbsent {
 			synced = append(synced, registration.HasSynced)
+		}
+		if feed.OnceKnown != nil {
+			running.Go(func() {
+				if !cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+					return
+				}
+				for _, key := range feed.OnceKnown() {
+					q.Add(key)
+				}
+			})
 		}
 	}
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {

@@ -188,6 +188,14 @@ func TestNoToken(t *testing.T) {
 	if err := c.kube.RbacV1().RoleBindings(c.name).Delete(t.Context(), "reader", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	theirs := client(t, c.reader)
+	eventually(t, "the hub forbids it", func(ctx context.Context) error {
+		_, err := theirs.CoreV1().Secrets(c.name).Get(ctx, robot, metav1.GetOptions{})
+		if !apierrors.IsForbidden(err) {
+			return fmt.Errorf("got %v", err)
+		}
+		return nil
+	})
 	says(c.source(tokens.Options{Host: c.front.URL}), "forbidden")
 }
 

@@ -77,7 +77,7 @@ func NewController(deliverer *Deliverer, from Informers) (*Controller, error) {
 			{Informer: from.Works.Informer(), Keys: ownerKeys},
 			{Informer: from.Clusters.Informer(), Keys: c.clusterKeys, Ignore: sameCluster},
 			{Informer: from.Accounts.Informer(), Keys: c.accountKeys, Ignore: sameServiceAccount, MaybeAbsent: from.NoAccounts},
-			{Informer: from.Addons, Keys: c.addonKeys, MaybeAbsent: true},
+			{Informer: from.Addons, Keys: c.addonKeys, MaybeAbsent: true, OnceKnown: c.withAccounts},
 			{Informer: from.Roles.Informer(), Keys: c.roleKeys, Ignore: sameRules, MaybeAbsent: true},
 			{Informer: from.ClusterRoles.Informer(), Keys: c.roleKeys, Ignore: sameRules, MaybeAbsent: true},
 			{Informer: deliverer.Sources.Namespaces.informer(), Keys: c.namespaceKeys, Ignore: sameNamespace, Delay: namespaceDelay, MaybeAbsent: true},

@@ -156,7 +156,16 @@ func (c *Controller) addonKeys(obj any) []cache.ObjectName {
 	if !ok {
 		return nil
 	}
-	permissions, err := c.permissions.ClusterPermissions(addon.GetNamespace()).List(labels.Everything())
+	return namingAccounts(c.permissions.ClusterPermissions(addon.GetNamespace()).List(labels.Everything()))
+}
+
+// withAccounts are the ClusterPermissions that name an account of any cluster: that a
+// cluster has no addon is known once all addons are.
+func (c *Controller) withAccounts() []cache.ObjectName {
+	return namingAccounts(c.permissions.List(labels.Everything()))
+}
+
+func namingAccounts(permissions []*rbacv1alpha1.ClusterPermission, err error) []cache.ObjectName {
 	if err != nil {
 		utilruntime.HandleError(err)
 		return nil
