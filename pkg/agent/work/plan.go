@@ -66,7 +66,7 @@ func (i *item) meta() workv1.ManifestResourceMeta {
 func (i *item) target() Target {
 	strategy := i.config.Strategy.Type
 	return Target{
-		Ordinal: i.ordinal, Resource: i.gvr, Namespace: i.namespace, Name: i.name,
+		Ordinal: i.ordinal, Resource: i.gvr, Namespace: i.namespace, Name: i.name, Object: i.object,
 		Strategy: strategy, Removed: !i.orphan && strategy != workv1.UpdateStrategyTypeReadOnly,
 	}
 }

@@ -54,7 +54,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (outcome, error
 		err := fmt.Errorf("not applied: the name of the work is longer than %d characters", maxWorkName)
 		return outcome{state: stateFailed}, c.report(ctx, st, work, failedAll(items, err), false)
 	}
-	client, err := c.executors.Admit(ctx, work, targets(items))
+	client, err := c.executors.Admit(ctx, AdmitRequest{Work: work, Targets: targets(items), Acting: true})
 	var refusal *Refusal
 	if errors.As(err, &refusal) {
 		c.watches.track(name, nil)

@@ -26,6 +26,8 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(SchemeGroupVersion,
 		&ManagedServiceAccount{},
 		&ManagedServiceAccountList{},
+		&ManagedServiceAccountBinding{},
+		&ManagedServiceAccountBindingList{},
 	)
 	return nil
 }

@@ -197,6 +197,21 @@ type ManifestWorkSubjectServiceAccount struct {
 type ManifestWorkStatus struct {
 	Conditions     []metav1.Condition
 	ResourceStatus ManifestResourceStatus
+	ExecutorChoice *ExecutorChoice
+}
+
+// ExecutorChoice says who chose the executor of a work, and who last wrote its spec.
+type ExecutorChoice struct {
+	ChosenBy      ExecutorChooser
+	ChosenAt      metav1.Time
+	SpecChangedBy ExecutorChooser
+	SpecChangedAt metav1.Time
+}
+
+// ExecutorChooser is a user of the hub as the hub has authenticated it.
+type ExecutorChooser struct {
+	Username string
+	UID      string
 }
 
 // ManifestResourceStatus holds the state of each manifest.

@@ -8,16 +8,18 @@ import (
 	runtime "k8s.io/apimachinery/pkg/runtime"
 	schema "k8s.io/apimachinery/pkg/runtime/schema"
 	managedfields "k8s.io/apimachinery/pkg/util/managedfields"
+	v1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1alpha1"
 	v1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	v1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	v1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
-	v1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	authenticationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/applyconfiguration/authentication/v1alpha1"
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/generated/applyconfiguration/authentication/v1beta1"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/generated/applyconfiguration/cluster/v1"
 	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/generated/applyconfiguration/cluster/v1beta2"
 	internal "open-cluster-management.io/hub-apiserver/pkg/generated/applyconfiguration/internal"
-	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/applyconfiguration/rbac/v1alpha1"
+	applyconfigurationrbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/applyconfiguration/rbac/v1alpha1"
 	applyconfigurationworkv1 "open-cluster-management.io/hub-apiserver/pkg/generated/applyconfiguration/work/v1"
 )
 
@@ -25,7 +27,15 @@ import (
 // apply configuration type exists for the given GroupVersionKind.
 func ForKind(kind schema.GroupVersionKind) interface{} {
 	switch kind {
-	// Group=authentication.open-cluster-management.io, Version=v1beta1
+	// Group=authentication.open-cluster-management.io, Version=v1alpha1
+	case v1alpha1.SchemeGroupVersion.WithKind("ManagedServiceAccountBinding"):
+		return &authenticationv1alpha1.ManagedServiceAccountBindingApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ManagedServiceAccountBindingSpec"):
+		return &authenticationv1alpha1.ManagedServiceAccountBindingSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ManagedServiceAccountReference"):
+		return &authenticationv1alpha1.ManagedServiceAccountReferenceApplyConfiguration{}
+
+		// Group=authentication.open-cluster-management.io, Version=v1beta1
 	case v1beta1.SchemeGroupVersion.WithKind("ClusterFailure"):
 		return &authenticationv1beta1.ClusterFailureApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("ClusterSummary"):
@@ -78,42 +88,42 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &clusterv1beta2.ManagedClusterSetStatusApplyConfiguration{}
 
 		// Group=rbac.open-cluster-management.io, Version=v1alpha1
-	case v1alpha1.SchemeGroupVersion.WithKind("Approval"):
-		return &rbacv1alpha1.ApprovalApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("ApprovedGeneration"):
-		return &rbacv1alpha1.ApprovedGenerationApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("ClusterNamespace"):
-		return &rbacv1alpha1.ClusterNamespaceApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("ClusterNamespaceSpec"):
-		return &rbacv1alpha1.ClusterNamespaceSpecApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("ClusterPermission"):
-		return &rbacv1alpha1.ClusterPermissionApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("ClusterPermissionSpec"):
-		return &rbacv1alpha1.ClusterPermissionSpecApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("ClusterPermissionStatus"):
-		return &rbacv1alpha1.ClusterPermissionStatusApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("ClusterRole"):
-		return &rbacv1alpha1.ClusterRoleApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("ClusterRoleBinding"):
-		return &rbacv1alpha1.ClusterRoleBindingApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("ClusterScopedResourceStatus"):
-		return &rbacv1alpha1.ClusterScopedResourceStatusApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("DeliveredGeneration"):
-		return &rbacv1alpha1.DeliveredGenerationApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("HubRoleRef"):
-		return &rbacv1alpha1.HubRoleRefApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("NamespacedResourceStatus"):
-		return &rbacv1alpha1.NamespacedResourceStatusApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("PendingGeneration"):
-		return &rbacv1alpha1.PendingGenerationApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("ResourceStatus"):
-		return &rbacv1alpha1.ResourceStatusApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("Role"):
-		return &rbacv1alpha1.RoleApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("RoleBinding"):
-		return &rbacv1alpha1.RoleBindingApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("RoleRef"):
-		return &rbacv1alpha1.RoleRefApplyConfiguration{}
+	case rbacv1alpha1.SchemeGroupVersion.WithKind("Approval"):
+		return &applyconfigurationrbacv1alpha1.ApprovalApplyConfiguration{}
+	case rbacv1alpha1.SchemeGroupVersion.WithKind("ApprovedGeneration"):
+		return &applyconfigurationrbacv1alpha1.ApprovedGenerationApplyConfiguration{}
+	case rbacv1alpha1.SchemeGroupVersion.WithKind("ClusterNamespace"):
+		return &applyconfigurationrbacv1alpha1.ClusterNamespaceApplyConfiguration{}
+	case rbacv1alpha1.SchemeGroupVersion.WithKind("ClusterNamespaceSpec"):
+		return &applyconfigurationrbacv1alpha1.ClusterNamespaceSpecApplyConfiguration{}
+	case rbacv1alpha1.SchemeGroupVersion.WithKind("ClusterPermission"):
+		return &applyconfigurationrbacv1alpha1.ClusterPermissionApplyConfiguration{}
+	case rbacv1alpha1.SchemeGroupVersion.WithKind("ClusterPermissionSpec"):
+		return &applyconfigurationrbacv1alpha1.ClusterPermissionSpecApplyConfiguration{}
+	case rbacv1alpha1.SchemeGroupVersion.WithKind("ClusterPermissionStatus"):
+		return &applyconfigurationrbacv1alpha1.ClusterPermissionStatusApplyConfiguration{}
+	case rbacv1alpha1.SchemeGroupVersion.WithKind("ClusterRole"):
+		return &applyconfigurationrbacv1alpha1.ClusterRoleApplyConfiguration{}
+	case rbacv1alpha1.SchemeGroupVersion.WithKind("ClusterRoleBinding"):
+		return &applyconfigurationrbacv1alpha1.ClusterRoleBindingApplyConfiguration{}
+	case rbacv1alpha1.SchemeGroupVersion.WithKind("ClusterScopedResourceStatus"):
+		return &applyconfigurationrbacv1alpha1.ClusterScopedResourceStatusApplyConfiguration{}
+	case rbacv1alpha1.SchemeGroupVersion.WithKind("DeliveredGeneration"):
+		return &applyconfigurationrbacv1alpha1.DeliveredGenerationApplyConfiguration{}
+	case rbacv1alpha1.SchemeGroupVersion.WithKind("HubRoleRef"):
+		return &applyconfigurationrbacv1alpha1.HubRoleRefApplyConfiguration{}
+	case rbacv1alpha1.SchemeGroupVersion.WithKind("NamespacedResourceStatus"):
+		return &applyconfigurationrbacv1alpha1.NamespacedResourceStatusApplyConfiguration{}
+	case rbacv1alpha1.SchemeGroupVersion.WithKind("PendingGeneration"):
+		return &applyconfigurationrbacv1alpha1.PendingGenerationApplyConfiguration{}
+	case rbacv1alpha1.SchemeGroupVersion.WithKind("ResourceStatus"):
+		return &applyconfigurationrbacv1alpha1.ResourceStatusApplyConfiguration{}
+	case rbacv1alpha1.SchemeGroupVersion.WithKind("Role"):
+		return &applyconfigurationrbacv1alpha1.RoleApplyConfiguration{}
+	case rbacv1alpha1.SchemeGroupVersion.WithKind("RoleBinding"):
+		return &applyconfigurationrbacv1alpha1.RoleBindingApplyConfiguration{}
+	case rbacv1alpha1.SchemeGroupVersion.WithKind("RoleRef"):
+		return &applyconfigurationrbacv1alpha1.RoleRefApplyConfiguration{}
 
 		// Group=work.open-cluster-management.io, Version=v1
 	case workv1.SchemeGroupVersion.WithKind("AppliedManifestResourceMeta"):
@@ -128,6 +138,10 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &applyconfigurationworkv1.ConditionRuleApplyConfiguration{}
 	case workv1.SchemeGroupVersion.WithKind("DeleteOption"):
 		return &applyconfigurationworkv1.DeleteOptionApplyConfiguration{}
+	case workv1.SchemeGroupVersion.WithKind("ExecutorChoice"):
+		return &applyconfigurationworkv1.ExecutorChoiceApplyConfiguration{}
+	case workv1.SchemeGroupVersion.WithKind("ExecutorChooser"):
+		return &applyconfigurationworkv1.ExecutorChooserApplyConfiguration{}
 	case workv1.SchemeGroupVersion.WithKind("FeedbackRule"):
 		return &applyconfigurationworkv1.FeedbackRuleApplyConfiguration{}
 	case workv1.SchemeGroupVersion.WithKind("FeedbackValue"):

@@ -97,7 +97,11 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		runtime.Unknown{}.OpenAPIModelName():                                   schema_k8sio_apimachinery_pkg_runtime_Unknown(ref),
 		version.Info{}.OpenAPIModelName():                                      schema_k8sio_apimachinery_pkg_version_Info(ref),
 		v1alpha1.ManagedServiceAccount{}.OpenAPIModelName():                    schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccount(ref),
+		v1alpha1.ManagedServiceAccountBinding{}.OpenAPIModelName():             schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountBinding(ref),
+		v1alpha1.ManagedServiceAccountBindingList{}.OpenAPIModelName():         schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountBindingList(ref),
+		v1alpha1.ManagedServiceAccountBindingSpec{}.OpenAPIModelName():         schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountBindingSpec(ref),
 		v1alpha1.ManagedServiceAccountList{}.OpenAPIModelName():                schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountList(ref),
+		v1alpha1.ManagedServiceAccountReference{}.OpenAPIModelName():           schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountReference(ref),
 		v1beta1.ClusterFailure{}.OpenAPIModelName():                            schema_pkg_apis_authentication_v1beta1_ClusterFailure(ref),
 		v1beta1.ClusterSummary{}.OpenAPIModelName():                            schema_pkg_apis_authentication_v1beta1_ClusterSummary(ref),
 		v1beta1.ManagedServiceAccount{}.OpenAPIModelName():                     schema_pkg_apis_authentication_v1beta1_ManagedServiceAccount(ref),
@@ -194,6 +198,8 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		workv1.AppliedManifestWorkStatus{}.OpenAPIModelName():                  schema_pkg_apis_work_v1_AppliedManifestWorkStatus(ref),
 		workv1.ConditionRule{}.OpenAPIModelName():                              schema_pkg_apis_work_v1_ConditionRule(ref),
 		workv1.DeleteOption{}.OpenAPIModelName():                               schema_pkg_apis_work_v1_DeleteOption(ref),
+		workv1.ExecutorChoice{}.OpenAPIModelName():                             schema_pkg_apis_work_v1_ExecutorChoice(ref),
+		workv1.ExecutorChooser{}.OpenAPIModelName():                            schema_pkg_apis_work_v1_ExecutorChooser(ref),
 		workv1.FeedbackRule{}.OpenAPIModelName():                               schema_pkg_apis_work_v1_FeedbackRule(ref),
 		workv1.FeedbackValue{}.OpenAPIModelName():                              schema_pkg_apis_work_v1_FeedbackValue(ref),
 		workv1.FieldValue{}.OpenAPIModelName():                                 schema_pkg_apis_work_v1_FieldValue(ref),
@@ -3617,6 +3623,140 @@ func schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccount(ref common.Re
 	}
 }
 
+func schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountBinding(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ManagedServiceAccountBinding lets users of the hub have the ManifestWorks of a cluster act as a ManagedServiceAccount of that cluster: whom it names may name the account's ServiceAccount as the executor of works in this namespace. To write one takes the verb bind on the account.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Who may have works act as which account.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ManagedServiceAccountBindingSpec{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName(), v1alpha1.ManagedServiceAccountBindingSpec{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountBindingList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ManagedServiceAccountBindingList is a list of ManagedServiceAccountBindings.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard list metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The ManagedServiceAccountBindings.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ManagedServiceAccountBinding{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			metav1.ListMeta{}.OpenAPIModelName(), v1alpha1.ManagedServiceAccountBinding{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountBindingSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ManagedServiceAccountBindingSpec says who may have works act as which account.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"ref": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The account. It cannot be changed.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ManagedServiceAccountReference{}.OpenAPIModelName()),
+						},
+					},
+					"subjects": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The users, groups and service accounts of the hub who may.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1.Subject{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"ref"},
+			},
+		},
+		Dependencies: []string{
+			v1.Subject{}.OpenAPIModelName(), v1alpha1.ManagedServiceAccountReference{}.OpenAPIModelName()},
+	}
+}
+
 func schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountList(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -3664,6 +3804,35 @@ func schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountList(ref commo
 		},
 		Dependencies: []string{
 			metav1.ListMeta{}.OpenAPIModelName(), v1alpha1.ManagedServiceAccount{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountReference(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ManagedServiceAccountReference names a ManagedServiceAccount.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Namespace of the account: that of the binding, which is also the default.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name of the account.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name"},
+			},
+		},
 	}
 }
 
@@ -8480,6 +8649,77 @@ func schema_pkg_apis_work_v1_DeleteOption(ref common.ReferenceCallback) common.O
 	}
 }
 
+func schema_pkg_apis_work_v1_ExecutorChoice(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ExecutorChoice says who chose the executor of a work, and who last wrote its spec. Each of them was allowed to have works act as the executor when they did.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"chosenBy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Who created the work with its executor, or last changed the executor.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(workv1.ExecutorChooser{}.OpenAPIModelName()),
+						},
+					},
+					"chosenAt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "When they did.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"specChangedBy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Who last changed the spec.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(workv1.ExecutorChooser{}.OpenAPIModelName()),
+						},
+					},
+					"specChangedAt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "When they did.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"chosenBy", "chosenAt", "specChangedBy", "specChangedAt"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName(), workv1.ExecutorChooser{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_work_v1_ExecutorChooser(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ExecutorChooser is a user of the hub as the hub has authenticated it.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"username": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name of the user.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"uid": {
+						SchemaProps: spec.SchemaProps{
+							Description: "UID of the user, if it has one.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"username"},
+			},
+		},
+	}
+}
+
 func schema_pkg_apis_work_v1_FeedbackRule(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -9202,11 +9442,17 @@ func schema_pkg_apis_work_v1_ManifestWorkStatus(ref common.ReferenceCallback) co
 							Ref:         ref(workv1.ManifestResourceStatus{}.OpenAPIModelName()),
 						},
 					},
+					"executorChoice": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Who chose the executor, and who answers for what the work does as it. The server sets this for works with an executor, and for those whose executor was taken away; nobody else can.",
+							Ref:         ref(workv1.ExecutorChoice{}.OpenAPIModelName()),
+						},
+					},
 				},
 			},
 		},
 		Dependencies: []string{
-			metav1.Condition{}.OpenAPIModelName(), workv1.ManifestResourceStatus{}.OpenAPIModelName()},
+			metav1.Condition{}.OpenAPIModelName(), workv1.ExecutorChoice{}.OpenAPIModelName(), workv1.ManifestResourceStatus{}.OpenAPIModelName()},
 	}
 }
 

@@ -2,6 +2,7 @@
 package fuzzer
 
 import (
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"sigs.k8s.io/randfill"
 
@@ -11,6 +12,10 @@ import (
 // Funcs returns the functions for the types that random values alone do not fit.
 var Funcs = func(serializer.CodecFactory) []any {
 	return []any{
+		func(subject *rbacv1.Subject, c randfill.Continue) {
+			c.FillNoCustom(subject)
+			subject.Kind = rbacv1.ServiceAccountKind
+		},
 		func(rotation *authentication.ManagedServiceAccountRotation, c randfill.Continue) {
 			c.FillNoCustom(rotation)
 			if rotation.Enabled == nil {

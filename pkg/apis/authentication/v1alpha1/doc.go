@@ -6,6 +6,7 @@
 // +k8s:defaulter-gen=TypeMeta
 // +groupName=authentication.open-cluster-management.io
 
-// Package v1alpha1 is the deprecated version of the group
-// authentication.open-cluster-management.io.
+// Package v1alpha1 is a version of the group authentication.open-cluster-management.io:
+// the deprecated one of ManagedServiceAccounts, and the one of
+// ManagedServiceAccountBindings.
 package v1alpha1

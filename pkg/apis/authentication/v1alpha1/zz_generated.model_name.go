@@ -13,6 +13,26 @@ func (in ManagedServiceAccount) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ManagedServiceAccountBinding) OpenAPIModelName() string {
+	return "io.open-cluster-management.authentication.v1alpha1.ManagedServiceAccountBinding"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ManagedServiceAccountBindingList) OpenAPIModelName() string {
+	return "io.open-cluster-management.authentication.v1alpha1.ManagedServiceAccountBindingList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ManagedServiceAccountBindingSpec) OpenAPIModelName() string {
+	return "io.open-cluster-management.authentication.v1alpha1.ManagedServiceAccountBindingSpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in ManagedServiceAccountList) OpenAPIModelName() string {
 	return "io.open-cluster-management.authentication.v1alpha1.ManagedServiceAccountList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ManagedServiceAccountReference) OpenAPIModelName() string {
+	return "io.open-cluster-management.authentication.v1alpha1.ManagedServiceAccountReference"
 }

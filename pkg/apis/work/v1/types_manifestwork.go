@@ -435,6 +435,38 @@ type ManifestWorkStatus struct {
 	// The state of each manifest.
 	// +optional
 	ResourceStatus ManifestResourceStatus `json:"resourceStatus,omitempty"`
+
+	// Who chose the executor, and who answers for what the work does as it. The
+	// server sets this for works with an executor, and for those whose executor
+	// was taken away; nobody else can.
+	// +optional
+	ExecutorChoice *ExecutorChoice `json:"executorChoice,omitempty"`
+}
+
+// ExecutorChoice says who chose the executor of a work, and who last wrote its spec.
+// Each of them was allowed to have works act as the executor when they did.
+type ExecutorChoice struct {
+	// Who created the work with its executor, or last changed the executor.
+	ChosenBy ExecutorChooser `json:"chosenBy"`
+
+	// When they did.
+	ChosenAt metav1.Time `json:"chosenAt"`
+
+	// Who last changed the spec.
+	SpecChangedBy ExecutorChooser `json:"specChangedBy"`
+
+	// When they did.
+	SpecChangedAt metav1.Time `json:"specChangedAt"`
+}
+
+// ExecutorChooser is a user of the hub as the hub has authenticated it.
+type ExecutorChooser struct {
+	// Name of the user.
+	Username string `json:"username"`
+
+	// UID of the user, if it has one.
+	// +optional
+	UID string `json:"uid,omitempty"`
 }
 
 // ManifestResourceStatus holds the state of each manifest.

@@ -43,6 +43,16 @@ func (in DeleteOption) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ExecutorChoice) OpenAPIModelName() string {
+	return "io.open-cluster-management.work.v1.ExecutorChoice"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ExecutorChooser) OpenAPIModelName() string {
+	return "io.open-cluster-management.work.v1.ExecutorChooser"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in FeedbackRule) OpenAPIModelName() string {
 	return "io.open-cluster-management.work.v1.FeedbackRule"
 }

@@ -25,6 +25,16 @@ func Parser() *typed.Parser {
 var parserOnce sync.Once
 var parser *typed.Parser
 var schemaYAML = typed.YAMLObject(`types:
+- name: io.open-cluster-management.hub-apiserver.pkg.apis.authentication.v1alpha1.ManagedServiceAccountBinding
+  scalar: untyped
+  list:
+    elementType:
+      namedType: __untyped_atomic_
+    elementRelationship: atomic
+  map:
+    elementType:
+      namedType: __untyped_deduced_
+    elementRelationship: separable
 - name: io.open-cluster-management.hub-apiserver.pkg.apis.authentication.v1beta1.ManagedServiceAccount
   scalar: untyped
   list:

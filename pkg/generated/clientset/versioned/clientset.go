@@ -11,6 +11,7 @@ import (
 	discovery "k8s.io/client-go/discovery"
 	rest "k8s.io/client-go/rest"
 	flowcontrol "k8s.io/client-go/util/flowcontrol"
+	authenticationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/authentication/v1alpha1"
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/authentication/v1beta1"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/cluster/v1"
 	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/cluster/v1beta2"
@@ -22,6 +23,7 @@ import (
 
 type Interface interface {
 	Discovery() discovery.DiscoveryInterfaces
+	AuthenticationV1alpha1() authenticationv1alpha1.AuthenticationV1alpha1Interface
 	AuthenticationV1beta1() authenticationv1beta1.AuthenticationV1beta1Interface
 	ClusterV1() clusterv1.ClusterV1Interface
 	ClusterV1beta2() clusterv1beta2.ClusterV1beta2Interface
@@ -34,13 +36,19 @@ type Interface interface {
 // Clientset contains the clients for groups.
 type Clientset struct {
 	*discovery.DiscoveryClient
-	authenticationV1beta1 *authenticationv1beta1.AuthenticationV1beta1Client
-	clusterV1             *clusterv1.ClusterV1Client
-	clusterV1beta2        *clusterv1beta2.ClusterV1beta2Client
-	rbacV1alpha1          *rbacv1alpha1.RbacV1alpha1Client
-	registerV1alpha1      *registerv1alpha1.RegisterV1alpha1Client
-	searchV1alpha1        *searchv1alpha1.SearchV1alpha1Client
-	workV1                *workv1.WorkV1Client
+	authenticationV1alpha1 *authenticationv1alpha1.AuthenticationV1alpha1Client
+	authenticationV1beta1  *authenticationv1beta1.AuthenticationV1beta1Client
+	clusterV1              *clusterv1.ClusterV1Client
+	clusterV1beta2         *clusterv1beta2.ClusterV1beta2Client
+	rbacV1alpha1           *rbacv1alpha1.RbacV1alpha1Client
+	registerV1alpha1       *registerv1alpha1.RegisterV1alpha1Client
+	searchV1alpha1         *searchv1alpha1.SearchV1alpha1Client
+	workV1                 *workv1.WorkV1Client
+}
+
+// AuthenticationV1alpha1 retrieves the AuthenticationV1alpha1Client
+func (c *Clientset) AuthenticationV1alpha1() authenticationv1alpha1.AuthenticationV1alpha1Interface {
+	return c.authenticationV1alpha1
 }
 
 // AuthenticationV1beta1 retrieves the AuthenticationV1beta1Client
@@ -122,6 +130,10 @@ func NewForConfigAndClient(c *rest.Config, httpClient *http.Client) (*Clientset,
 
 	var cs Clientset
 	var err error
+	cs.authenticationV1alpha1, err = authenticationv1alpha1.NewForConfigAndClient(&configShallowCopy, httpClient)
+	if err != nil {
+		return nil, err
+	}
 	cs.authenticationV1beta1, err = authenticationv1beta1.NewForConfigAndClient(&configShallowCopy, httpClient)
 	if err != nil {
 		return nil, err
@@ -171,6 +183,7 @@ func NewForConfigOrDie(c *rest.Config) *Clientset {
 // New creates a new Clientset for the given RESTClient.
 func New(c rest.Interface) *Clientset {
 	var cs Clientset
+	cs.authenticationV1alpha1 = authenticationv1alpha1.New(c)
 	cs.authenticationV1beta1 = authenticationv1beta1.New(c)
 	cs.clusterV1 = clusterv1.New(c)
 	cs.clusterV1beta2 = clusterv1beta2.New(c)

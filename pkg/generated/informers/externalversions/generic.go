@@ -9,10 +9,11 @@ import (
 
 	schema "k8s.io/apimachinery/pkg/runtime/schema"
 	cache "k8s.io/client-go/tools/cache"
+	v1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1alpha1"
 	v1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	v1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	v1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
-	v1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
@@ -44,7 +45,11 @@ func (f *genericInformer) Lister() cache.GenericLister {
 // TODO extend this to unknown resources with a client pool
 func (f *sharedInformerFactory) ForResource(resource schema.GroupVersionResource) (GenericInformer, error) {
 	switch resource {
-	// Group=authentication.open-cluster-management.io, Version=v1beta1
+	// Group=authentication.open-cluster-management.io, Version=v1alpha1
+	case v1alpha1.SchemeGroupVersion.WithResource("managedserviceaccountbindings"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Authentication().V1alpha1().ManagedServiceAccountBindings().Informer()}, nil
+
+		// Group=authentication.open-cluster-management.io, Version=v1beta1
 	case v1beta1.SchemeGroupVersion.WithResource("managedserviceaccounts"):
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Authentication().V1beta1().ManagedServiceAccounts().Informer()}, nil
 
@@ -59,9 +64,9 @@ func (f *sharedInformerFactory) ForResource(resource schema.GroupVersionResource
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Cluster().V1beta2().ManagedClusterSetBindings().Informer()}, nil
 
 		// Group=rbac.open-cluster-management.io, Version=v1alpha1
-	case v1alpha1.SchemeGroupVersion.WithResource("clusternamespaces"):
+	case rbacv1alpha1.SchemeGroupVersion.WithResource("clusternamespaces"):
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Rbac().V1alpha1().ClusterNamespaces().Informer()}, nil
-	case v1alpha1.SchemeGroupVersion.WithResource("clusterpermissions"):
+	case rbacv1alpha1.SchemeGroupVersion.WithResource("clusterpermissions"):
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Rbac().V1alpha1().ClusterPermissions().Informer()}, nil
 
 		// Group=register.open-cluster-management.io, Version=v1alpha1

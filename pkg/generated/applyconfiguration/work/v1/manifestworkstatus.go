@@ -18,6 +18,10 @@ type ManifestWorkStatusApplyConfiguration struct {
 	Conditions []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// The state of each manifest.
 	ResourceStatus *ManifestResourceStatusApplyConfiguration `json:"resourceStatus,omitempty"`
+	// Who chose the executor, and who answers for what the work does as it. The
+	// server sets this for works with an executor, and for those whose executor
+	// was taken away; nobody else can.
+	ExecutorChoice *ExecutorChoiceApplyConfiguration `json:"executorChoice,omitempty"`
 }
 
 // ManifestWorkStatusApplyConfiguration constructs a declarative configuration of the ManifestWorkStatus type for use with
@@ -44,5 +48,13 @@ func (b *ManifestWorkStatusApplyConfiguration) WithConditions(values ...*metav1.
 // If called multiple times, the ResourceStatus field is set to the value of the last call.
 func (b *ManifestWorkStatusApplyConfiguration) WithResourceStatus(value *ManifestResourceStatusApplyConfiguration) *ManifestWorkStatusApplyConfiguration {
 	b.ResourceStatus = value
+	return b
+}
+
+// WithExecutorChoice sets the ExecutorChoice field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ExecutorChoice field is set to the value of the last call.
+func (b *ManifestWorkStatusApplyConfiguration) WithExecutorChoice(value *ExecutorChoiceApplyConfiguration) *ManifestWorkStatusApplyConfiguration {
+	b.ExecutorChoice = value
 	return b
 }
