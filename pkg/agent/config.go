@@ -17,6 +17,7 @@ import (
 	"k8s.io/component-base/version"
 	"k8s.io/utils/clock"
 
+	"open-cluster-management.io/hub-apiserver/pkg/agent/executor"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/inventory"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/registration"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
@@ -38,6 +39,11 @@ type Config struct {
 	// EvictionGracePeriod is how long the objects of a work stay that the hub
 	// lost without the agent having let it go.
 	EvictionGracePeriod time.Duration
+	// ExecutorMode is how works act that name an executor; executor.Impersonate if empty.
+	ExecutorMode executor.Mode
+	// FeedbackJSONPaths are the parts of applied objects that works may have
+	// reported, as .status; all if empty.
+	FeedbackJSONPaths []string
 	// ServiceAccountNamespace is where the ServiceAccounts of
 	// ManagedServiceAccounts live; DefaultServiceAccountNamespace if empty.
 	ServiceAccountNamespace string
@@ -98,6 +104,7 @@ func (o *Options) Config() (*Config, error) {
 	return &Config{
 		ClusterName: o.ClusterName, AgentID: o.AgentID, HealthBindAddress: o.HealthBindAddress,
 		Workers: o.Workers, NoWorks: !o.Works, EvictionGracePeriod: o.EvictionGracePeriod,
+		ExecutorMode: executor.Mode(o.ExecutorMode), FeedbackJSONPaths: o.FeedbackJSONPaths,
 		ServiceAccountNamespace: o.ServiceAccountNamespace, TokenVerifyInterval: o.TokenVerifyInterval,
 		Inventory: settings, ManagedEndpoint: endpoint,
 		Hub: hub, Managed: managed, ManagedCA: caOf(loadManaged), Registration: register,

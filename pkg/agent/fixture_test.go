@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent"
+	"open-cluster-management.io/hub-apiserver/pkg/agent/executor"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
@@ -134,6 +135,10 @@ type cluster struct {
 	// verify and clock are what agents that run from now on check tokens by.
 	verify time.Duration
 	clock  clock.WithTicker
+	// mode is how works act that name an executor.
+	mode executor.Mode
+	// feedbackPaths are the parts of objects that works may have reported.
+	feedbackPaths []string
 	// accountNamespace is where they keep ServiceAccounts.
 	accountNamespace string
 	// ca is what they take for the CA of the managed cluster.
@@ -250,6 +255,7 @@ func (c *cluster) run() {
 	config := &agent.Config{
 		ClusterName: c.name, AgentID: c.name, Workers: 4, EvictionGracePeriod: c.grace, Hub: hub, Managed: managed,
 		TokenVerifyInterval: c.verify, Clock: c.clock, ManagedCA: c.ca, ServiceAccountNamespace: c.accountNamespace,
+		ExecutorMode: c.mode, FeedbackJSONPaths: c.feedbackPaths,
 	}
 	completed, err := config.Complete()
 	if err != nil {

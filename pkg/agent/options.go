@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/validation"
@@ -12,7 +13,9 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/metrics"
 
+	"open-cluster-management.io/hub-apiserver/pkg/agent/executor"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/inventory"
+	"open-cluster-management.io/hub-apiserver/pkg/agent/work"
 )
 
 const (
@@ -51,6 +54,11 @@ type Options struct {
 	// EvictionGracePeriod is how long the objects of a work stay that the hub
 	// lost without the agent having let it go.
 	EvictionGracePeriod time.Duration
+	// ExecutorMode is how works act that name an executor.
+	ExecutorMode string
+	// FeedbackJSONPaths are the parts of applied objects that works may have
+	// reported, as .status; all if empty.
+	FeedbackJSONPaths []string
 	// ServiceAccountNamespace is where the ServiceAccounts of ManagedServiceAccounts live.
 	ServiceAccountNamespace string
 	// TokenVerifyInterval is how often a reported token is checked without a reason.
@@ -73,6 +81,7 @@ func NewOptions() *Options {
 
 		Works:               true,
 		EvictionGracePeriod: time.Hour,
+		ExecutorMode:        string(executor.Impersonate),
 
 		ServiceAccountNamespace: DefaultServiceAccountNamespace,
 		TokenVerifyInterval:     DefaultTokenVerifyInterval,
@@ -99,6 +108,8 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	fs.IntVar(&o.Workers, "workers", o.Workers, "How many ManifestWorks, and how many ManagedServiceAccounts, are handled at the same time.")
 	fs.BoolVar(&o.Works, "works", o.Works, "Apply the ManifestWorks of the hub. Switch it off for the agent of the hub itself: an API server that serves ManifestWorks cannot keep the agent's records of them.")
 	fs.DurationVar(&o.EvictionGracePeriod, "eviction-grace-period", o.EvictionGracePeriod, "How long applied objects stay when the hub has lost their ManifestWork, as by a loss of its data. Works that are deleted are cleaned up at once.")
+	fs.StringVar(&o.ExecutorMode, "executor-mode", o.ExecutorMode, "How works act that name an executor. Impersonate: every request for their objects is made as the executor, which takes the right to impersonate ServiceAccounts. Review: as the agent, after the managed cluster has said that the executor may do the same.")
+	fs.StringSliceVar(&o.FeedbackJSONPaths, "feedback-json-paths", o.FeedbackJSONPaths, "Parts of applied objects that works may have reported to the hub by JSON paths, as .status; everything when this is empty. Well-known status is always reported.")
 	fs.StringVar(&o.ServiceAccountNamespace, "service-account-namespace", o.ServiceAccountNamespace, "Namespace of the managed cluster for the ServiceAccounts of ManagedServiceAccounts.")
 	fs.DurationVar(&o.TokenVerifyInterval, "token-verify-interval", o.TokenVerifyInterval, "How often a reported token is checked without a reason: the Secret on the hub is read, and the managed cluster is asked whether it accepts the token.")
 	o.Registration.AddFlags(flags.FlagSet("registration"))
@@ -130,6 +141,12 @@ func (o *Options) Validate() error {
 	}
 	if o.EvictionGracePeriod < 0 {
 		errs = append(errs, fmt.Errorf("--eviction-grace-period must not be negative, not %s", o.EvictionGracePeriod))
+	}
+	if !slices.Contains(executor.Modes(), executor.Mode(o.ExecutorMode)) {
+		errs = append(errs, fmt.Errorf("--executor-mode must be one of %v, not %q", executor.Modes(), o.ExecutorMode))
+	}
+	if _, err := work.ParseFeedbackPaths(o.FeedbackJSONPaths); err != nil {
+		errs = append(errs, fmt.Errorf("--feedback-json-paths: %w", err))
 	}
 	for _, problem := range validation.ValidateNamespaceName(o.ServiceAccountNamespace, false) {
 		errs = append(errs, fmt.Errorf("--service-account-namespace %q: %s", o.ServiceAccountNamespace, problem))

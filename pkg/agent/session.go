@@ -10,6 +10,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"open-cluster-management.io/hub-apiserver/pkg/agent/access"
+	"open-cluster-management.io/hub-apiserver/pkg/agent/executor"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/inventory"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/namespaces"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/serviceaccount"
@@ -44,11 +46,15 @@ func (c CompletedConfig) newSession(hub *rest.Config, hash string) (*session, er
 	}
 	id := c.agentID(hash)
 	if !c.NoWorks {
+		executors, err := c.newExecutors()
+		if err != nil {
+			return nil, err
+		}
 		s.works, err = work.New(work.Config{
 			ClusterName: c.ClusterName, HubHash: hash, AgentID: id, Workers: c.Workers,
 			EvictionGracePeriod: c.EvictionGracePeriod,
 			Hub:                 client, Managed: c.managed, Metadata: c.metadata, Discovery: c.discovery,
-			Executors: work.AgentOnly{Client: c.dynamic},
+			Executors: executors, FeedbackJSONPaths: c.FeedbackJSONPaths,
 		})
 		if err != nil {
 			return nil, err
@@ -76,6 +82,20 @@ func (c CompletedConfig) newSession(hub *rest.Config, hash string) (*session, er
 		}
 	}
 	return s, nil
+}
+
+// newExecutors returns what decides with whose permissions works act.
+func (c CompletedConfig) newExecutors() (*executor.Executors, error) {
+	executors, err := executor.New(executor.Config{
+		Managed: c.Managed, Own: c.dynamic, Mode: c.ExecutorMode,
+		Reviewer: access.NewReviewer(access.Config{
+			Client: c.managedKube.AuthorizationV1(), RBAC: c.managedKube.RbacV1(), Clock: c.Clock,
+		}),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("executors of works: %w", err)
+	}
+	return executors, nil
 }
 
 // agentID is the identity of the agent, which is the hub's unless it was given another.

@@ -13,9 +13,11 @@ import (
 
 // Request is one request to the managed cluster's API server, as its authorizers see it.
 type Request struct {
-	Verb                     string
+	Verb string
+	// Resource may be with a subresource, such as deployments/scale.
 	Group, Version, Resource string
-	// Namespace is empty for a cluster-scoped object, Name for a request that names none.
+	// Namespace is empty for a cluster-scoped object, Name for a request that names
+	// none. The API server takes a request that names a Namespace for one in it.
 	Namespace, Name string
 }
 

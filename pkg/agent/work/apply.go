@@ -50,6 +50,11 @@ type applier struct {
 	// unguarded tells which other works may change anything.
 	unguarded func(metav1.OwnerReference) bool
 	now       func() time.Time
+	// named is whether the work names an executor, which under CreateOnly needs
+	// no permission to update.
+	named bool
+	// mayReplace returns why an object must not be deleted to be made again.
+	mayReplace func(context.Context, *item) error
 }
 
 // task is one manifest to apply, with what is remembered about its object.
@@ -128,6 +133,12 @@ func (a *applier) converge(ctx context.Context, t *task, desired func(*task, *un
 		if t.complete(live) || a.untouched(t, live) {
 			return live, nil
 		}
+		if a.named && t.config.Strategy.Type == workv1.UpdateStrategyTypeCreateOnly {
+			if !a.guarded {
+				t.state.borrowed = !a.applied(t, live)
+			}
+			return live, nil
+		}
 		result := desired(t, live)
 		a.claim(t, live, result)
 		if sameObject(live, result) || t.state.settled == settledKey(t.hash, contentHash(live)) {
@@ -188,6 +199,11 @@ func (a *applier) foreign(t *task, live *unstructured.Unstructured) bool {
 	return len(recordOwners(live)) == 0 && (t.recordedUID == "" || t.recordedUID != live.GetUID())
 }
 
+// applied reports whether a live object is one that the work has applied.
+func (a *applier) applied(t *task, live *unstructured.Unstructured) bool {
+	return hasOwner(live, a.owner) || t.recordedUID != "" && t.recordedUID == live.GetUID()
+}
+
 // recordOwners returns the references of an object to AppliedManifestWorks.
 func recordOwners(object metav1.Object) []metav1.OwnerReference {
 	var owners []metav1.OwnerReference
@@ -224,6 +240,11 @@ func (a *applier) create(ctx context.Context, t *task, adopted bool) (*unstructu
 // since its roleRef cannot be changed.
 func (a *applier) write(ctx context.Context, t *task, live, result *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if t.gvk.Group == rbacGroup && !equality.Semantic.DeepEqual(live.Object["roleRef"], result.Object["roleRef"]) {
+		if t.orphan {
+			if err := a.mayReplace(ctx, t.item); err != nil {
+				return nil, err
+			}
+		}
 		uid := live.GetUID()
 		version := live.GetResourceVersion()
 		err := a.resource(t).Delete(ctx, t.name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})

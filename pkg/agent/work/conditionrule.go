@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/cel/library"
 	"k8s.io/utils/lru"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/work/conditionrule"
@@ -20,9 +21,13 @@ import (
 )
 
 const (
-	// celCostLimit and celTimeout bound the evaluation of one expression.
+	// celCostLimit bounds what the evaluation of one expression costs, in CEL's own
+	// units. Once the rules of an object have cost celBudget together, no more of
+	// them is evaluated.
 	celCostLimit = 1_000_000
-	celTimeout   = time.Second
+	celBudget    = 3 * celCostLimit
+	// celTimeout bounds the evaluation of all rules of an object.
+	celTimeout = 2 * time.Second
 	// celPrograms is how many compiled expressions are kept.
 	celPrograms = 1024
 )
@@ -44,22 +49,35 @@ var wellKnownConditions = map[schema.GroupKind]map[string]workv1.ConditionRule{
 
 // evaluator evaluates condition rules.
 type evaluator struct {
-	env *cel.Env
+	env   *cel.Env
+	limit cel.ProgramOption
+	// allowed is what the rules of works see of an object.
+	allowed FeedbackPaths
 
 	mu       sync.Mutex
 	programs *lru.Cache
 }
 
-func newEvaluator() (*evaluator, error) {
+func newEvaluator(allowed FeedbackPaths) (*evaluator, error) {
 	env, err := conditionrule.NewEnvironment()
 	if err != nil {
 		return nil, err
 	}
-	return &evaluator{env: env, programs: lru.New(celPrograms)}, nil
+	limit, err := limitTexts(env)
+	if err != nil {
+		return nil, err
+	}
+	return &evaluator{env: env, limit: limit, allowed: allowed, programs: lru.New(celPrograms)}, nil
 }
 
 // rules evaluates condition rules against a live object.
 func (e *evaluator) rules(ctx context.Context, live *unstructured.Unstructured, rules []workv1.ConditionRule) []metav1.Condition {
+	if len(rules) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, celTimeout)
+	defer cancel()
+	at := &evaluation{evaluator: e, live: live, visible: e.allowed.visible(live.Object)}
 	var conditions []metav1.Condition
 	seen := map[string]bool{}
 	for _, rule := range rules {
@@ -70,7 +88,7 @@ func (e *evaluator) rules(ctx context.Context, live *unstructured.Unstructured, 
 			continue
 		}
 		seen[rule.Condition] = true
-		conditions = append(conditions, e.rule(ctx, live, rule))
+		conditions = append(conditions, at.rule(ctx, rule))
 	}
 	return conditions
 }
@@ -85,19 +103,30 @@ func (e *evaluator) complete(ctx context.Context, live *unstructured.Unstructure
 	return false
 }
 
-func (e *evaluator) rule(ctx context.Context, live *unstructured.Unstructured, rule workv1.ConditionRule) metav1.Condition {
-	condition := metav1.Condition{Type: rule.Condition, Status: metav1.ConditionFalse, Reason: workv1.ReasonConditionRuleInvalid}
+// evaluation is that of all rules for one object.
+type evaluation struct {
+	*evaluator
+	live *unstructured.Unstructured
+	// visible is what the expressions of the work may see of live.
+	visible map[string]any
+	// spent is what the expressions evaluated so far have cost.
+	spent uint64
+}
+
+func (e *evaluation) rule(ctx context.Context, rule workv1.ConditionRule) metav1.Condition {
+	condition := metav1.Condition{Type: rule.Condition, Status: metav1.ConditionUnknown, Reason: workv1.ReasonConditionRuleInvalid}
+	object, messageObject := e.visible, e.visible
 	switch rule.Type {
 	case workv1.WellKnownConditionsType:
-		kind := live.GroupVersionKind().GroupKind()
+		kind := e.live.GroupVersionKind().GroupKind()
 		known, ok := wellKnownConditions[kind][rule.Condition]
 		if !ok {
 			condition.Message = fmt.Sprintf("no well-known condition %s of %s", rule.Condition, kind)
 			return condition
 		}
-		rule.CelExpressions = known.CelExpressions
+		rule.CelExpressions, object = known.CelExpressions, e.live.Object
 		if rule.Message == "" && rule.MessageExpression == "" {
-			rule.MessageExpression = known.MessageExpression
+			rule.MessageExpression, messageObject = known.MessageExpression, e.live.Object
 		}
 	case workv1.CelConditionExpressionsType:
 		if len(rule.CelExpressions) == 0 {
@@ -109,35 +138,33 @@ func (e *evaluator) rule(ctx context.Context, live *unstructured.Unstructured, r
 		return condition
 	}
 
-	result := true
+	condition.Status = metav1.ConditionTrue
 	for _, expression := range rule.CelExpressions {
-		value, reason, err := e.evaluate(ctx, expression, map[string]any{"object": live.Object, "result": false})
+		value, reason, err := e.evaluate(ctx, expression, map[string]any{"object": object, "result": false})
 		holds, isBool := value.(bool)
 		if err == nil && !isBool {
 			reason, err = workv1.ReasonConditionRuleExpressionError, fmt.Errorf("%s: the result is a %T, not a bool", expression, value)
 		}
 		if err != nil {
-			condition.Reason, condition.Message = reason, truncate(err.Error())
+			condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, reason, truncate(err.Error())
 			if reason == workv1.ReasonConditionRuleInternalError {
 				condition.Status = metav1.ConditionUnknown
 			}
 			return condition
 		}
 		if !holds {
-			result = false
+			condition.Status = metav1.ConditionFalse
 			break
 		}
 	}
-	if result {
-		condition.Status = metav1.ConditionTrue
-	}
-	condition.Reason, condition.Message = workv1.ReasonConditionRuleEvaluated, truncate(e.message(ctx, live, rule, result))
+	condition.Reason = workv1.ReasonConditionRuleEvaluated
+	condition.Message = truncate(e.message(ctx, rule, messageObject, condition.Status == metav1.ConditionTrue))
 	return condition
 }
 
-func (e *evaluator) message(ctx context.Context, live *unstructured.Unstructured, rule workv1.ConditionRule, result bool) string {
+func (e *evaluation) message(ctx context.Context, rule workv1.ConditionRule, object map[string]any, result bool) string {
 	if rule.MessageExpression != "" {
-		value, _, err := e.evaluate(ctx, rule.MessageExpression, map[string]any{"object": live.Object, "result": result})
+		value, _, err := e.evaluate(ctx, rule.MessageExpression, map[string]any{"object": object, "result": result})
 		text, isText := value.(string)
 		switch {
 		case err != nil && rule.Message == "":
@@ -146,18 +173,29 @@ func (e *evaluator) message(ctx context.Context, live *unstructured.Unstructured
 			return text
 		}
 	}
-	return rule.Message
+	switch {
+	case rule.Message != "":
+		return rule.Message
+	case result:
+		return "Manifest is " + rule.Condition
+	default:
+		return "Manifest is not " + rule.Condition
+	}
 }
 
 // evaluate returns the value of an expression, or an error with its reason.
-func (e *evaluator) evaluate(ctx context.Context, expression string, input map[string]any) (any, string, error) {
-	program, err := e.program(expression)
-	if err != nil {
-		return nil, workv1.ReasonConditionRuleExpressionError, err
+func (e *evaluation) evaluate(ctx context.Context, expression string, input map[string]any) (any, string, error) {
+	if e.spent > celBudget {
+		return nil, workv1.ReasonConditionRuleExpressionError, errors.New("not evaluated: the rules of this manifest cost too much together")
 	}
-	ctx, cancel := context.WithTimeout(ctx, celTimeout)
-	defer cancel()
-	out, _, err := program.ContextEval(ctx, input)
+	program, reason, err := e.program(expression)
+	if err != nil {
+		return nil, reason, err
+	}
+	out, details, err := program.ContextEval(ctx, input)
+	if details != nil && details.ActualCost() != nil {
+		e.spent += *details.ActualCost()
+	}
 	if err != nil {
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return nil, workv1.ReasonConditionRuleInternalError, err
@@ -167,22 +205,23 @@ func (e *evaluator) evaluate(ctx context.Context, expression string, input map[s
 	return out.Value(), "", nil
 }
 
-func (e *evaluator) program(expression string) (cel.Program, error) {
+// program returns a compiled expression, or an error with its reason.
+func (e *evaluator) program(expression string) (cel.Program, string, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if cached, ok := e.programs.Get(expression); ok {
-		return cached.(cel.Program), nil
+		return cached.(cel.Program), "", nil
 	}
 	ast, issues := e.env.Compile(expression)
 	if err := issues.Err(); err != nil {
-		return nil, err
+		return nil, workv1.ReasonConditionRuleExpressionError, err
 	}
-	program, err := e.env.Program(ast, cel.CostLimit(celCostLimit), cel.InterruptCheckFrequency(100))
+	program, err := e.env.Program(ast, e.limit, cel.CostTracking(&library.CostEstimator{}), cel.CostLimit(celCostLimit), cel.InterruptCheckFrequency(100))
 	if err != nil {
-		return nil, err
+		return nil, workv1.ReasonConditionRuleInternalError, err
 	}
 	e.programs.Add(expression, program)
-	return program, nil
+	return program, "", nil
 }
 
 // workComplete reports whether the work as a whole has run to its end.

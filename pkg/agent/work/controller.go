@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
@@ -44,7 +45,8 @@ const (
 	stateGone     = ""
 )
 
-// Config is what a Controller needs. All fields but EvictionGracePeriod are required.
+// Config is what a Controller needs. All fields but EvictionGracePeriod and
+// FeedbackJSONPaths are required.
 type Config struct {
 	// ClusterName is the name of the managed cluster, and so the namespace of its works.
 	ClusterName string
@@ -55,6 +57,9 @@ type Config struct {
 	// EvictionGracePeriod is how long the objects of a work stay that the hub
 	// lost without the agent having let it go.
 	EvictionGracePeriod time.Duration
+	// FeedbackJSONPaths are the paths of objects that works may have reported, such
+	// as .status; see ParseFeedbackPaths. None allow everything.
+	FeedbackJSONPaths []string
 
 	// Hub reads and reports ManifestWorks.
 	Hub versioned.Interface
@@ -73,6 +78,7 @@ type Controller struct {
 	clusterName, hubHash, agentID string
 	workers                       int
 	evictionGrace                 time.Duration
+	feedbackPaths                 FeedbackPaths
 
 	hub, managed versioned.Interface
 	metadata     metadata.Interface
@@ -84,6 +90,7 @@ type Controller struct {
 	hubInformers, managedInformers externalversions.SharedInformerFactory
 	synced                         []cache.InformerSynced
 	works                          worklisters.ManifestWorkNamespaceLister
+	byExecutor                     cache.Indexer
 	records                        worklisters.AppliedManifestWorkLister
 
 	queue   workqueue.TypedRateLimitingInterface[string]
@@ -96,16 +103,22 @@ type Controller struct {
 
 	mu     sync.Mutex
 	counts map[string]string // state of each work, for the metric
+	// woken are the works whose executor has changed since their last pass.
+	woken sets.Set[string]
 }
 
 // New returns a controller. It makes no request.
 func New(config Config) (*Controller, error) {
-	evaluator, err := newEvaluator()
+	feedbackPaths, err := ParseFeedbackPaths(config.FeedbackJSONPaths)
+	if err != nil {
+		return nil, err
+	}
+	evaluator, err := newEvaluator(feedbackPaths)
 	if err != nil {
 		return nil, fmt.Errorf("CEL environment: %w", err)
 	}
 	c := &Controller{
-		clusterName: config.ClusterName, hubHash: config.HubHash, agentID: config.AgentID, workers: config.Workers, evictionGrace: config.EvictionGracePeriod,
+		clusterName: config.ClusterName, hubHash: config.HubHash, agentID: config.AgentID, workers: config.Workers, evictionGrace: config.EvictionGracePeriod, feedbackPaths: feedbackPaths,
 		hub: config.Hub, managed: config.Managed, metadata: config.Metadata, executors: config.Executors,
 		mapper: newDiscoveryMapper(config.Discovery), evaluator: evaluator, now: time.Now,
 		hubInformers: externalversions.NewSharedInformerFactoryWithOptions(config.Hub, 0,
@@ -115,13 +128,17 @@ func New(config Config) (*Controller, error) {
 		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](minBackoff, maxBackoff),
 		failing: semaphore.NewWeighted(int64(max(1, config.Workers/2))),
 		counts:  map[string]string{},
+		woken:   sets.New[string](),
 	}
 	c.queue = workqueue.NewTypedRateLimitingQueueWithConfig(c.backoff, workqueue.TypedRateLimitingQueueConfig[string]{Name: "manifestwork"})
 	c.watches = newObjectWatches(config.Metadata, func(work string) { c.queue.Add(work) })
 
 	works := c.hubInformers.Work().V1().ManifestWorks()
 	records := c.managedInformers.Work().V1().AppliedManifestWorks()
-	c.works, c.records = works.Lister().ManifestWorks(config.ClusterName), records.Lister()
+	if err := works.Informer().AddIndexers(cache.Indexers{executorIndex: executorIndexer}); err != nil {
+		return nil, err
+	}
+	c.works, c.records, c.byExecutor = works.Lister().ManifestWorks(config.ClusterName), records.Lister(), works.Informer().GetIndexer()
 	for _, source := range []struct {
 		informer cache.SharedIndexInformer
 		enqueue  func(any)
@@ -179,7 +196,9 @@ func (c *Controller) Synced() bool {
 func (c *Controller) Run(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	var running sync.WaitGroup
+	learnCtx, forget := context.WithCancel(ctx)
 	defer func() {
+		forget()
 		c.queue.ShutDown()
 		running.Wait()
 		c.countNone()
@@ -188,6 +207,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		c.managedInformers.Shutdown()
 	}()
 	c.watches.start(ctx)
+	running.Go(func() { c.executors.Run(learnCtx, c.executorChanged) })
 	c.hubInformers.StartWithContext(ctx)
 	c.managedInformers.StartWithContext(ctx)
 	logger.Info("Waiting for the ManifestWorks of the hub and the AppliedManifestWorks of the managed cluster")
@@ -215,24 +235,26 @@ func (c *Controller) next(ctx context.Context) bool {
 	if ctx.Err() != nil {
 		return false
 	}
-	if c.backoff.NumRequeues(name) > 0 {
+	woken := c.takeWoken(name)
+	if c.backoff.NumRequeues(name) > 0 && !woken {
 		if !c.failing.TryAcquire(1) {
 			c.queue.AddAfter(name, wait.Jitter(staleDelay, 1))
 			return true
 		}
 		defer c.failing.Release(1)
 	}
-	c.pass(ctx, name)
+	c.pass(ctx, name, woken)
 	return true
 }
 
-// pass makes one pass over a work and decides when the next is due.
-func (c *Controller) pass(ctx context.Context, name string) {
+// pass makes one pass over a work and decides when the next is due. woken is
+// whether the executor of the work may have got other permissions.
+func (c *Controller) pass(ctx context.Context, name string, woken bool) {
 	logger := klog.FromContext(ctx).WithValues("work", name)
 	passCtx, cancel := context.WithTimeout(klog.NewContext(ctx, logger), passTimeout)
 	defer cancel()
 	start := c.now()
-	came, err := c.reconcile(passCtx, name)
+	came, err := c.reconcile(passCtx, name, woken)
 	if ctx.Err() != nil {
 		return
 	}

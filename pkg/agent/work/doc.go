@@ -7,7 +7,7 @@
 // needs and then goes through fixed steps (reconcile.go):
 //
 //	resolve   decode every manifest and find its resource        plan.go
-//	admit     decide whose permissions the work acts with        executor.go
+//	admit     decide whose permissions the work acts with        executor.go, admit.go
 //	protect   finalizer on the ManifestWork                      hub.go
 //	record    AppliedManifestWork with every intended object     record.go
 //	apply     each manifest by its strategy, in order of kind    apply.go, serverside.go, guard.go
@@ -22,8 +22,8 @@
 //
 // # What triggers a pass
 //
-// A change of the ManifestWork, of its AppliedManifestWork, or of an applied
-// object. Applied objects are watched by their metadata (watch.go), so drift
+// A change of the ManifestWork, of its AppliedManifestWork, of an applied object,
+// or of what its executor may do. Applied objects are watched by their metadata (watch.go), so drift
 // is repaired at once, and a pass makes no request for an object whose
 // resourceVersion is the one it has judged before.
 package work

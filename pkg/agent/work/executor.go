@@ -2,7 +2,6 @@ package work
 
 import (
 	"context"
-	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -25,6 +24,8 @@ type Executors interface {
 	// has ended. Meanwhile it calls changed with an executor whose permissions may
 	// have changed, from any goroutine; changed does not block.
 	Run(ctx context.Context, changed func(executor types.NamespacedName))
+	// Forget drops what is known about an executor that no work names any more.
+	Forget(executor types.NamespacedName)
 }
 
 // AdmitRequest is what a work is about to do.
@@ -73,21 +74,3 @@ func ExecutorOf(work *workv1.ManifestWork) (types.NamespacedName, bool) {
 	}
 	return types.NamespacedName{Namespace: executor.Subject.ServiceAccount.Namespace, Name: executor.Subject.ServiceAccount.Name}, true
 }
-
-// AgentOnly lets works without an executor act with the agent's own
-// permissions, and refuses every other work.
-type AgentOnly struct {
-	Client dynamic.Interface
-}
-
-// Admit implements Executors.
-func (a AgentOnly) Admit(_ context.Context, request AdmitRequest) (dynamic.Interface, error) {
-	executor, named := ExecutorOf(request.Work)
-	if !named {
-		return a.Client, nil
-	}
-	return nil, &Refusal{Message: fmt.Sprintf("not applied: the work names an executor (%s), and this agent executes works as itself only", executor)}
-}
-
-// Run implements Executors.
-func (a AgentOnly) Run(context.Context, func(types.NamespacedName)) {}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -42,8 +41,9 @@ var wellKnownPaths = map[schema.GroupKind][]workv1.JsonPath{
 
 // feedback evaluates feedback rules against a live object. It returns the
 // values that could be read along with an error for those that could not. A
-// value that the object does not have is left out and no error.
-func feedback(live *unstructured.Unstructured, rules []workv1.FeedbackRule) ([]workv1.FeedbackValue, error) {
+// value that the object does not have is left out and no error; one that is not
+// allowed is left out and an error.
+func feedback(live *unstructured.Unstructured, rules []workv1.FeedbackRule, allowed FeedbackPaths) ([]workv1.FeedbackValue, error) {
 	var values []workv1.FeedbackValue
 	var errs []error
 	reported := map[string]bool{}
@@ -59,7 +59,14 @@ func feedback(live *unstructured.Unstructured, rules []workv1.FeedbackRule) ([]w
 			if reported[path.Name] {
 				continue
 			}
-			value, err := valueOf(live, path)
+			var value *workv1.FieldValue
+			var err error
+			if rule.Type != workv1.WellKnownStatusType {
+				err = allowed.check(path.Path)
+			}
+			if err == nil {
+				value, err = valueOf(live, path)
+			}
 			if err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", path.Name, err))
 				continue
@@ -78,12 +85,8 @@ func valueOf(live *unstructured.Unstructured, path workv1.JsonPath) (*workv1.Fie
 	if version := live.GroupVersionKind().Version; path.Version != "" && path.Version != version {
 		return nil, fmt.Errorf("the path is for version %s, the object is applied in version %s", path.Version, version)
 	}
-	text := path.Path
-	if !strings.HasPrefix(text, "{") {
-		text = "{" + text + "}"
-	}
 	parser := jsonpath.New(path.Name).AllowMissingKeys(true)
-	if err := parser.Parse(text); err != nil {
+	if err := parser.Parse(template(path.Path)); err != nil {
 		return nil, fmt.Errorf("path %s: %w", path.Path, err)
 	}
 	results, err := parser.FindResults(live.Object)

@@ -56,7 +56,7 @@ func (c *Controller) evict(ctx context.Context, name string, st *workState) (out
 	record := c.cachedRecord(name, st)
 	if record == nil || record.Spec.HubHash != c.hubHash || record.Spec.AgentID != c.agentID || record.Name != c.recordName(name) || !c.ours(record) {
 		c.watches.track(name, nil)
-		c.states.drop(name)
+		c.dropState(name, st)
 		return outcome{state: stateGone}, nil
 	}
 	gone, err := c.workGone(ctx, name)
@@ -83,7 +83,7 @@ func (c *Controller) evict(ctx context.Context, name string, st *workState) (out
 		}
 	}
 	c.watches.track(name, nil)
-	c.states.drop(name)
+	c.dropState(name, st)
 	return outcome{state: stateGone}, nil
 }
 

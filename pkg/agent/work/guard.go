@@ -256,16 +256,8 @@ func (p *applyPass) missingRole(binding *item) *roleNotAppliedError {
 
 // unbind keeps a binding from binding to a role that is not the work's. One
 // that is on the cluster already stays as it is while the role is only not
-// known to be applied, and is let go of when the role is somebody else's. It
-// reports whether it has looked at the binding.
-func (p *applyPass) unbind(ctx context.Context, it *item, state *itemState, why *roleNotAppliedError) bool {
-	if !why.taken && state.applied && state.result.err == nil {
-		return false
-	}
-	seen, watched := p.watches.seen(it.ref())
-	if last, same := state.result.err.(*roleNotAppliedError); same && *last == *why && watched && seen == state.seen {
-		return false
-	}
+// known to be applied (see due), and is let go of when the role is somebody else's.
+func (p *applyPass) unbind(ctx context.Context, it *item, state *itemState, why *roleNotAppliedError) {
 	ctx, cancel := context.WithTimeout(ctx, itemTimeout)
 	defer cancel()
 	var err error = why
@@ -279,5 +271,4 @@ func (p *applyPass) unbind(ctx context.Context, it *item, state *itemState, why 
 	live, readErr := p.read(ctx, t)
 	*state = itemState{hash: it.hash, borrowed: live != nil && !p.applier.made(t, live)}
 	p.setResult(ctx, it, state, live, err, readErr == nil)
-	return true
 }

@@ -16,7 +16,8 @@ type manifestConfig struct {
 }
 
 // configFor merges the entries that match an object: the first that sets a
-// field decides it.
+// field decides it, but for the scrape type, which is that of the last. Objects
+// are watched whatever it is, so values are never older than a watch.
 func configFor(options []workv1.ManifestConfigOption, id workv1.ResourceIdentifier) manifestConfig {
 	var config manifestConfig
 	for _, option := range options {
@@ -29,7 +30,7 @@ func configFor(options []workv1.ManifestConfigOption, id workv1.ResourceIdentifi
 		if len(config.FeedbackRules) == 0 {
 			config.FeedbackRules = option.FeedbackRules
 		}
-		if config.ScrapeType == "" {
+		if option.FeedbackScrapeType != "" {
 			config.ScrapeType = option.FeedbackScrapeType
 		}
 		if len(config.ConditionRules) == 0 {

@@ -68,7 +68,7 @@ func TestFeedback(t *testing.T) {
 		"not well known": {live: `{apiVersion: v1, kind: ConfigMap}`, rules: wellKnown, fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := feedback(object(t, test.live), test.rules)
+			got, err := feedback(object(t, test.live), test.rules, FeedbackPaths{})
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Error(diff)
 			}
@@ -80,7 +80,7 @@ func TestFeedback(t *testing.T) {
 }
 
 func TestConditionRules(t *testing.T) {
-	evaluator, err := newEvaluator()
+	evaluator, err := newEvaluator(FeedbackPaths{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,21 +97,21 @@ func TestConditionRules(t *testing.T) {
 		reason  string
 		message string
 	}{
-		"true":                {`{apiVersion: v1, kind: X, a: 1}`, cel("object.a == 1", "true"), metav1.ConditionTrue, workv1.ReasonConditionRuleEvaluated, ""},
-		"false":               {`{apiVersion: v1, kind: X, a: 1}`, cel("true", "object.a == 2"), metav1.ConditionFalse, workv1.ReasonConditionRuleEvaluated, ""},
+		"true":                {`{apiVersion: v1, kind: X, a: 1}`, cel("object.a == 1", "true"), metav1.ConditionTrue, workv1.ReasonConditionRuleEvaluated, "Manifest is C"},
+		"false":               {`{apiVersion: v1, kind: X, a: 1}`, cel("true", "object.a == 2"), metav1.ConditionFalse, workv1.ReasonConditionRuleEvaluated, "Manifest is not C"},
 		"message expression":  {`{apiVersion: v1, kind: X, a: 1}`, message, metav1.ConditionTrue, workv1.ReasonConditionRuleEvaluated, "yes"},
 		"message":             {`{apiVersion: v1, kind: X, a: 2}`, message, metav1.ConditionFalse, workv1.ReasonConditionRuleEvaluated, "plain"},
 		"no such key":         {`{apiVersion: v1, kind: X}`, cel("object.a == 1"), metav1.ConditionFalse, workv1.ReasonConditionRuleExpressionError, "no such key: a"},
 		"syntax":              {`{apiVersion: v1, kind: X}`, cel("object."), metav1.ConditionFalse, workv1.ReasonConditionRuleExpressionError, "*"},
 		"not a bool":          {`{apiVersion: v1, kind: X}`, cel("1"), metav1.ConditionFalse, workv1.ReasonConditionRuleExpressionError, "*"},
 		"costs too much":      {`{apiVersion: v1, kind: X, l: [1,2,3,4,5,6,7,8,9,10]}`, cel(`object.l.all(a, object.l.all(b, object.l.all(c, object.l.all(d, object.l.all(e, object.l.all(f, a+b+c+d+e+f > 0))))))`), metav1.ConditionFalse, workv1.ReasonConditionRuleExpressionError, "*"},
-		"no expressions":      {`{apiVersion: v1, kind: X}`, cel(), metav1.ConditionFalse, workv1.ReasonConditionRuleInvalid, "*"},
-		"unknown type":        {`{apiVersion: v1, kind: X}`, workv1.ConditionRule{Condition: "C", Type: "Other"}, metav1.ConditionFalse, workv1.ReasonConditionRuleInvalid, "*"},
+		"no expressions":      {`{apiVersion: v1, kind: X}`, cel(), metav1.ConditionUnknown, workv1.ReasonConditionRuleInvalid, "*"},
+		"unknown type":        {`{apiVersion: v1, kind: X}`, workv1.ConditionRule{Condition: "C", Type: "Other"}, metav1.ConditionUnknown, workv1.ReasonConditionRuleInvalid, "*"},
 		"job not started":     {`{apiVersion: batch/v1, kind: Job}`, wellKnown, metav1.ConditionFalse, workv1.ReasonConditionRuleEvaluated, "Job is not finished"},
 		"job failed":          {`{apiVersion: batch/v1, kind: Job, status: {conditions: [{type: Failed, status: "True"}]}}`, wellKnown, metav1.ConditionTrue, workv1.ReasonConditionRuleEvaluated, "Job is finished"},
 		"pod succeeded":       {`{apiVersion: v1, kind: Pod, status: {phase: Succeeded}}`, wellKnown, metav1.ConditionTrue, workv1.ReasonConditionRuleEvaluated, "Pod is in phase Succeeded"},
 		"pod runs":            {`{apiVersion: v1, kind: Pod, status: {phase: Running}}`, wellKnown, metav1.ConditionFalse, workv1.ReasonConditionRuleEvaluated, "Pod is not finished"},
-		"no well-known rules": {`{apiVersion: v1, kind: X}`, wellKnown, metav1.ConditionFalse, workv1.ReasonConditionRuleInvalid, "*"},
+		"no well-known rules": {`{apiVersion: v1, kind: X}`, wellKnown, metav1.ConditionUnknown, workv1.ReasonConditionRuleInvalid, "*"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := evaluator.rules(t.Context(), object(t, test.live), []workv1.ConditionRule{test.rule})

@@ -117,6 +117,14 @@ func TestConfigFor(t *testing.T) {
 	if got.Strategy.Type != workv1.UpdateStrategyTypeCreateOnly || got.FeedbackRules[0].JsonPaths[0].Path != ".first" || got.ScrapeType != workv1.FeedbackPollType {
 		t.Errorf("got %+v", got)
 	}
+	scraped := func(scrape workv1.FeedbackScrapeType) workv1.ManifestConfigOption {
+		option := option("*", "*", "", "")
+		option.FeedbackScrapeType = scrape
+		return option
+	}
+	if got := configFor([]workv1.ManifestConfigOption{scraped(workv1.FeedbackPollType), scraped(workv1.FeedbackWatchType), scraped("")}, id); got.ScrapeType != workv1.FeedbackWatchType {
+		t.Errorf("scraped by %s", got.ScrapeType)
+	}
 	if got := configFor(nil, id); got.Strategy.Type != workv1.UpdateStrategyTypeUpdate {
 		t.Errorf("default is %s", got.Strategy.Type)
 	}

@@ -70,15 +70,20 @@ func recordedOrphans(record *workv1.AppliedManifestWork) (func(objectID) bool, e
 	return func(id objectID) bool { return orphans(option, id.identifier()) }, nil
 }
 
-// keepDeleteOption brings the delete option on record up to date for a work that is not
-// applied. Without a record, nothing of it was.
-func (c *Controller) keepDeleteOption(ctx context.Context, work *workv1.ManifestWork, st *workState) error {
+// keepRecord brings the delete option on record up to date for a work that is not
+// applied, and ends its eviction. Without a record, nothing of it was.
+func (c *Controller) keepRecord(ctx context.Context, work *workv1.ManifestWork, st *workState) error {
 	record := c.cachedRecord(work.Name, st)
 	if record == nil || record.DeletionTimestamp != nil || record.Spec.HubHash != c.hubHash || !c.ours(record) {
 		return nil
 	}
-	updated := record.DeepCopy()
 	var err error
+	if record.Status.EvictionStartTime != nil {
+		if record, err = c.setApplied(ctx, st, record, record.Status.AppliedResources); err != nil {
+			return err
+		}
+	}
+	updated := record.DeepCopy()
 	if updated.Annotations, err = recordAnnotations(work, updated.Annotations); err != nil || maps.Equal(updated.Annotations, record.Annotations) {
 		return err
 	}

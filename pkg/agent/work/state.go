@@ -28,6 +28,11 @@ type workState struct {
 	waits map[objectRef]version
 	// generation is the generation that notBefore is about.
 	generation int64
+	// executor is that of the last pass; empty if the work named none.
+	executor types.NamespacedName
+	// denied is whether the last pass failed for permissions of the executor, so
+	// that others may end the wait for notBefore.
+	denied bool
 }
 
 // itemState is what is remembered of one object of a work.
@@ -51,6 +56,11 @@ type itemState struct {
 	// repairs counts writes over other writers, the last at lastRepair.
 	repairs    int
 	lastRepair time.Time
+}
+
+// unbound reports whether the object is a binding that was kept from its role.
+func (s *itemState) unbound() bool {
+	return guardReason(s.result.err) == workv1.ReasonAppliedManifestRoleNotApplied
 }
 
 const (

@@ -1,0 +1,192 @@
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"open-cluster-management.io/hub-apiserver/pkg/agent"
+	"open-cluster-management.io/hub-apiserver/pkg/agent/work"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+)
+
+// gate is Executors that says what a test wants it to, and remembers what it was asked.
+type gate struct {
+	client dynamic.Interface
+
+	mu        sync.Mutex
+	refusal   *work.Refusal
+	asked     []work.AdmitRequest
+	changed   func(types.NamespacedName)
+	ended     bool
+	forgotten []types.NamespacedName
+}
+
+func (g *gate) Admit(_ context.Context, request work.AdmitRequest) (dynamic.Interface, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.asked = append(g.asked, request)
+	if g.refusal != nil {
+		return nil, g.refusal
+	}
+	return g.client, nil
+}
+
+func (g *gate) Run(ctx context.Context, changed func(types.NamespacedName)) {
+	g.mu.Lock()
+	g.changed = changed
+	g.mu.Unlock()
+	<-ctx.Done()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.ended = true
+}
+
+func (g *gate) Forget(executor types.NamespacedName) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.forgotten = append(g.forgotten, executor)
+}
+
+// refuse changes the answer, and tells of it.
+func (g *gate) refuse(refusal *work.Refusal, executor types.NamespacedName) {
+	g.mu.Lock()
+	g.refusal = refusal
+	changed := g.changed
+	g.mu.Unlock()
+	changed(executor)
+}
+
+// since returns what was asked after the first n, and how much that is in all.
+func (g *gate) since(n int) ([]work.AdmitRequest, int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.asked[n:], len(g.asked)
+}
+
+// controller runs a controller of works that asks the gate.
+func (c *cluster) controller(g *gate) (stop func()) {
+	c.t.Helper()
+	user, err := c.control.UserConfig(c.user())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	managed := rest.CopyConfig(c.account)
+	for _, config := range []*rest.Config{user, managed} {
+		config.QPS, config.Burst = -1, 0
+	}
+	config := work.Config{ClusterName: c.name, HubHash: agent.HubHash(c.config.Host), AgentID: c.name, Workers: 2, Executors: g}
+	if config.Hub, err = versioned.NewForConfig(user); err != nil {
+		c.t.Fatal(err)
+	}
+	if config.Managed, err = versioned.NewForConfig(managed); err != nil {
+		c.t.Fatal(err)
+	}
+	if config.Metadata, err = metadata.NewForConfig(managed); err != nil {
+		c.t.Fatal(err)
+	}
+	if config.Discovery, err = discovery.NewDiscoveryClientForConfig(managed); err != nil {
+		c.t.Fatal(err)
+	}
+	if g.client, err = dynamic.NewForConfig(managed); err != nil {
+		c.t.Fatal(err)
+	}
+	controller, err := work.New(config)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(c.t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- controller.Run(ctx) }()
+	return sync.OnceFunc(func() {
+		cancel()
+		select {
+		case err := <-done:
+			if err != nil {
+				c.t.Errorf("controller: %v", err)
+			}
+		case <-time.After(patience):
+			c.t.Error("the controller does not stop")
+		}
+	})
+}
+
+// testAdmission: what decides about a work is asked in every pass, is told truly
+// whether the work is about to act, and is heard at once when it changes its mind.
+func testAdmission(t *testing.T, c *cluster) {
+	// The agent installs the CRD of records.
+	c.run()
+	eventually(t, "the agent is ready", func(context.Context) error { return c.agent.Ready() })
+	c.kill()
+	g := &gate{}
+	stop := c.controller(g)
+	defer stop()
+	worker := types.NamespacedName{Namespace: c.name, Name: "worker"}
+	name := c.create("", c.actsAs(), configMap("a", "one"), configMap("b", "one"))
+	c.condition(name, workv1.WorkAvailable, metav1.ConditionTrue)
+	asked, n := g.since(0)
+	if first := asked[0]; !first.Acting || len(first.Targets) != 2 || first.Targets[0].Name != "a" || !first.Targets[0].Removed || first.Targets[0].Strategy != workv1.UpdateStrategyTypeUpdate {
+		t.Errorf("asked: %+v", first)
+	}
+	eventually(t, "a pass that has nothing to do does not act", func(context.Context) error {
+		_, n = g.since(0)
+		c.label(name)
+		asked, _ := g.since(n)
+		for _, request := range asked {
+			if request.Acting || len(request.Targets) != 2 {
+				return fmt.Errorf("asked: %+v", request)
+			}
+		}
+		return nil
+	})
+	_, n = g.since(0)
+	patch := []byte(`{"data":{"key":"drift"}}`)
+	if _, err := c.kube.CoreV1().ConfigMaps(c.name).Patch(t.Context(), "a", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.hasConfigMap("a", "one")
+	acting := false
+	asked, _ = g.since(n)
+	for _, request := range asked {
+		acting = acting || request.Acting
+	}
+	if !acting {
+		t.Errorf("a repair was not asked for: %+v", asked)
+	}
+
+	g.refuse(&work.Refusal{Message: "as a whole", Manifests: map[int]string{1: "by itself"}}, worker)
+	refused := c.condition(name, workv1.WorkApplied, metav1.ConditionFalse)
+	if a, b := appliedOf(refused, 0).Message, appliedOf(refused, 1).Message; a != "as a whole" || b != "by itself" {
+		t.Errorf("messages are %q and %q", a, b)
+	}
+	g.refuse(nil, types.NamespacedName{Namespace: c.name, Name: "another"})
+	g.refuse(nil, worker)
+	c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
+
+	c.delete(name)
+	c.gone(name)
+	eventually(t, "the executor is forgotten", func(context.Context) error {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if len(g.forgotten) != 1 || g.forgotten[0] != worker {
+			return fmt.Errorf("forgotten: %v", g.forgotten)
+		}
+		return nil
+	})
+	stop()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.ended {
+		t.Error("it still runs after the controller has ended")
+	}
+}

@@ -1,0 +1,149 @@
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"open-cluster-management.io/hub-apiserver/pkg/agent/executor"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+)
+
+// testRoleRefAs: a binding whose role changes is replaced, which takes permission
+// to delete it also where the binding stays when its work goes.
+func testRoleRefAs(t *testing.T, c *cluster) {
+	rules := func(verbs string) []rbacv1.PolicyRule {
+		return []rbacv1.PolicyRule{
+			{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"rolebindings"}, Verbs: strings.Split(verbs, ",")},
+			{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, Verbs: []string{"bind"}},
+		}
+	}
+	binding := `{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: b, namespace: NS},
+	  roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: ROLE}, subjects: [{kind: User, name: u}]}`
+	bound := func(want string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			got, err := c.kube.RbacV1().RoleBindings(c.name).Get(ctx, "b", metav1.GetOptions{})
+			if err == nil && got.RoleRef.Name != want {
+				err = fmt.Errorf("it is %s", got.RoleRef.Name)
+			}
+			return err
+		}
+	}
+	for _, mode := range executor.Modes() {
+		c.mode = mode
+		c.grantRules(rules("get,create,update,patch")...)
+		c.run()
+		name := c.create("-"+strings.ToLower(string(mode)), c.actsAs(func(spec *workv1.ManifestWorkSpec) {
+			spec.DeleteOption = &workv1.DeleteOption{PropagationPolicy: workv1.DeletePropagationPolicyTypeOrphan}
+		}), strings.ReplaceAll(binding, "ROLE", "view"))
+		c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
+		c.replace(name, strings.ReplaceAll(binding, "ROLE", "edit"))
+		work := c.condition(name, workv1.WorkApplied, metav1.ConditionFalse)
+		if message := appliedOf(work, 0).Message; !strings.Contains(message, "delete") || !strings.Contains(message, "rolebindings") {
+			t.Errorf("message: %s", message)
+		}
+		if err := bound("view")(t.Context()); err != nil {
+			t.Error(err)
+		}
+		c.grantRules(rules(allVerbs)...)
+		eventually(t, "the binding has the new role", bound("edit"))
+		c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
+		c.delete(name)
+		c.gone(name)
+		if err := c.kube.RbacV1().RoleBindings(c.name).Delete(t.Context(), "b", metav1.DeleteOptions{}); err != nil {
+			t.Errorf("the binding did not stay: %v", err)
+		}
+		c.kill()
+	}
+}
+
+// testAdoptedAs: what was there before the work stays when it goes.
+func testAdoptedAs(t *testing.T, c *cluster) {
+	c.grant("configmaps", allVerbs)
+	c.createConfigMap("a", "theirs")
+	c.createConfigMap("b", "theirs")
+	c.run()
+	name := c.create("", c.actsAs(func(spec *workv1.ManifestWorkSpec) {
+		strategy("configmaps", workv1.UpdateStrategy{Type: workv1.UpdateStrategyTypeServerSideApply, ServerSideApply: &workv1.ServerSideApplyConfig{Force: true}})(spec)
+		spec.ManifestConfigs[0].ResourceIdentifier.Name = "b"
+	}), configMap("a", "ours"), configMap("b", "ours"))
+	c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
+	c.hasConfigMap("a", "ours")
+	c.hasConfigMap("b", "ours")
+	c.delete(name)
+	c.gone(name)
+	for _, object := range []string{"a", "b"} {
+		if got := c.hasConfigMap(object, "ours"); len(got.OwnerReferences) > 0 {
+			t.Errorf("owners of %s are %v", object, got.OwnerReferences)
+		}
+	}
+}
+
+// testPermissionAs: the work of a ClusterPermission that acts as somebody changes
+// only what it has made, and grants only what its executor may.
+func testPermissionAs(t *testing.T, c *cluster) {
+	role := `{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: r, namespace: NS}, rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]}`
+	roleBinding := `{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: r, namespace: NS},
+	  roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: r}, subjects: [{kind: User, name: u}]}`
+	c.run()
+	name := c.permission("", c.actsAs(), role, roleBinding)
+	c.condition(name, workv1.WorkApplied, metav1.ConditionFalse)
+	own := rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles", "rolebindings"}, Verbs: strings.Split(allVerbs, ",")}
+	c.grantRules(own)
+	eventually(t, "what the role gives is what is missing", func(ctx context.Context) error {
+		work, err := c.works().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if message := appliedOf(work, 0).Message; !strings.Contains(message, "escalate") {
+			return fmt.Errorf("message: %s", message)
+		}
+		return nil
+	})
+	if _, err := c.kube.RbacV1().Roles(c.name).Get(t.Context(), "r", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the role is there (%v)", err)
+	}
+	c.grantRules(own, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}})
+	c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
+	// A role under the name that somebody else has made is not bound.
+	c.delete(name)
+	c.gone(name)
+	theirs := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "r"}}
+	if _, err := c.kube.RbacV1().Roles(c.name).Create(t.Context(), theirs, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	again := c.permission("-again", c.actsAs(), role, roleBinding)
+	work := c.condition(again, workv1.WorkApplied, metav1.ConditionFalse)
+	if got := appliedOf(work, 0).Reason; got != workv1.ReasonAppliedManifestObjectNotOwned {
+		t.Errorf("reason is %s", got)
+	}
+	if _, err := c.kube.RbacV1().RoleBindings(c.name).Get(t.Context(), "r", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the binding is there (%v)", err)
+	}
+}
+
+// testNoImpersonation: an agent that may not impersonate says what it lacks.
+func testNoImpersonation(t *testing.T, c *cluster) {
+	c.grant("configmaps", allVerbs)
+	c.onExchange(func(request *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
+		if as := request.Header.Get("Impersonate-User"); as != "" {
+			body := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"serviceaccounts \"worker\" is forbidden: User \"agent\" cannot impersonate resource \"serviceaccounts\""}`
+			return answer(request, http.StatusForbidden, "application/json", body), nil
+		}
+		return send()
+	})
+	c.run()
+	name := c.create("", c.actsAs(), configMap("a", "one"))
+	work := c.condition(name, workv1.WorkApplied, metav1.ConditionFalse)
+	if message := appliedOf(work, 0).Message; !strings.Contains(message, "impersonate") || !strings.Contains(message, "--executor-mode=Review") {
+		t.Errorf("message: %s", message)
+	}
+	c.onExchange(nil)
+	c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
+}

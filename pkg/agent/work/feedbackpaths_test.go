@@ -1,0 +1,148 @@
+package work
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+)
+
+// secretive is an object whose data no path but those that are allowed may show.
+const secretive = `{apiVersion: v1, kind: Pod, metadata: {name: pod, namespace: ns, generation: 4, labels: {team: hunter2}, annotations: {note: x}},
+  data: {password: hunter2, status: hunter2}, spec: {status: hunter2, containers: [{name: web, env: [{name: password, value: hunter2}]}]},
+  status: {phase: Running, "dotted.name": y, conditions: [{type: Ready, status: "True"}, {type: Other, status: "False"}], nested: {status: {deep: z}}}}`
+
+func allowed(t *testing.T, paths ...string) FeedbackPaths {
+	t.Helper()
+	allowed, err := ParseFeedbackPaths(paths)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return allowed
+}
+
+func TestFeedbackPathsAllow(t *testing.T) {
+	only := allowed(t, ".status", "{.metadata.annotations}")
+	for _, path := range []string{
+		".status", "{.status}", "$.status", "{$.status}", "@.status", "['status']", "$['status']", `.stat\us`,
+		".status.phase", "['status']['phase']", ".status['phase','none']", `.status.dotted\.name`,
+		".status.conditions[0].type", ".status.conditions[-1:].type", ".status.conditions[*].type", ".status.*", ".status..deep",
+		`.status.conditions[?(@.type=="Ready")].status`, `.status.conditions[?(@.type)].status`,
+		".metadata.annotations", ".metadata.annotations.note", ".metadata['annotations'].note",
+	} {
+		// Of what is allowed, nothing is missing that an unrestricted agent reports.
+		want, err := feedback(object(t, secretive), paths(path), FeedbackPaths{})
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		got, err := feedback(object(t, secretive), paths(path), only)
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+		if len(got) != len(want) {
+			t.Errorf("%s: got %v, want %v", path, got, want)
+		}
+	}
+}
+
+func TestFeedbackPathsRefuse(t *testing.T) {
+	only := allowed(t, ".status", ".metadata.annotations")
+	for _, path := range []string{
+		".data.password", "['data']['password']", "$.data", ".spec.status", ".data.status", ".spec..value", ".metadata.labels.team",
+		// Less than what is allowed is more than what is allowed.
+		"$", "@", "{}", "{$}", ".metadata", "['metadata']", ".metadata.*", ".metadata..team", ".metadata['labels','annotations']",
+		// Steps that lead everywhere.
+		"..status", "..password", "..", ".*", ".*.password", "[*]", "['status','data']", "['data','status']", "['status','status']",
+		// Filters over everything.
+		`[?(@.password)]`, `..[?(@.name=="password")].value`, `.spec.containers[?(@.name=="web")].env`,
+		// More than one path, and text.
+		".status}{.data.password", "{.status}{.data.password}", "{.status}{.data}", "{.data}{.status}", "{.status} {@.data}", "{.status}text", "text{.data}",
+		"{range .status.conditions[*]}{.type}{end}", "{range .data}{.password}{end}", "range .data", "{.status}{range .data}{.password}{end}",
+		// What is a value of its own, or no field.
+		"'text'", `"text"`, "42", "4.2", "true", "status", "end", ".status 'text'", ".status.phase end", ".status range",
+		// Looks like the field, and is another.
+		".statu", ".statuss", `.status\.phase`, ".Status", "[0].status", ". status", ".status\u00a0",
+	} {
+		values, err := feedback(object(t, secretive), paths(path), only)
+		if err == nil || len(values) > 0 {
+			t.Errorf("%s: got %v, %v", path, values, err)
+		}
+	}
+	values, err := feedback(object(t, secretive), paths(".data.password", ".status.phase"), only)
+	if len(values) != 1 || values[0].Name != ".status.phase" || err == nil || !strings.Contains(err.Error(), ".data.password: the agent reports only what is in .status, .metadata.annotations") {
+		t.Errorf("got %v, %v", values, err)
+	}
+}
+
+// Whatever follows an allowed path stays in it: nothing finds the way back.
+func TestFeedbackPathsCannotBeLeft(t *testing.T) {
+	only := allowed(t, ".status")
+	for _, step := range []string{"$.data", "@.data", "$", "..", "..password", "['$']", "[?(@)]", `[?($.data.password=="hunter2")]`, "['phase',$.data]", ".*..*", "[::]"} {
+		for _, path := range []string{".status" + step, ".status.conditions" + step, "['status']" + step} {
+			values, _ := feedback(object(t, secretive), paths(path), only)
+			for _, value := range values {
+				if text := cmp.Diff(nil, value); strings.Contains(text, "hunter2") {
+					t.Errorf("%s: %s", path, text)
+				}
+			}
+		}
+	}
+}
+
+func TestWellKnownStatusIsAlwaysAllowed(t *testing.T) {
+	values, err := feedback(object(t, secretive), []workv1.FeedbackRule{{Type: workv1.WellKnownStatusType}}, allowed(t, ".metadata.labels"))
+	if err != nil || len(values) != 2 {
+		t.Errorf("got %v, %v", values, err)
+	}
+}
+
+func TestParseFeedbackPathsRefuses(t *testing.T) {
+	for _, path := range []string{"", ".", "$", "status", "..status", ".*", ".status.*", ".status[0]", ".status['a','b']", "{.status}{.spec}", "{.status", ".status[", "'status'", ".status.", " "} {
+		if got, err := ParseFeedbackPaths([]string{".spec", path}); err == nil {
+			t.Errorf("%q is taken for %s", path, got)
+		}
+	}
+}
+
+// Expressions see no more than JSON paths may: a condition and its message reach
+// the hub as well.
+func TestExpressionsSeeWhatIsAllowed(t *testing.T) {
+	evaluator, err := newEvaluator(allowed(t, ".status", ".status.nested", ".metadata.annotations", ".spec.none"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	live := object(t, secretive)
+	for expression, want := range map[string]metav1.ConditionStatus{
+		`object.status.phase == "Running" && object.status.nested.status.deep == "z"`:                       metav1.ConditionTrue,
+		`object.metadata.name == "pod" && object.metadata.namespace == "ns" && object.kind == "Pod"`:        metav1.ConditionTrue,
+		`object.metadata.generation == 4 && object.apiVersion == "v1"`:                                      metav1.ConditionTrue,
+		`object.metadata.annotations.note == "x"`:                                                           metav1.ConditionTrue,
+		`has(object.data) || has(object.metadata.labels) || has(object.spec.containers)`:                    metav1.ConditionFalse,
+		`object.data.password == "hunter2"`:                                                                 metav1.ConditionFalse,
+		`object.exists(k, k == "data") || object.metadata.exists(k, k == "labels")`:                         metav1.ConditionFalse,
+		`object.spec.containers.size() == 1`:                                                                metav1.ConditionFalse,
+		`int(object.data.password) == 1`:                                                                    metav1.ConditionFalse,
+		`object.map(k, object[k]).exists(v, type(v) == map && v.exists(k, k == "password" || k == "team"))`: metav1.ConditionFalse,
+	} {
+		rule := workv1.ConditionRule{
+			Type: workv1.CelConditionExpressionsType, Condition: "C", CelExpressions: []string{expression},
+			MessageExpression: `"message " + object.data.password`,
+		}
+		got := evaluator.rules(t.Context(), live, []workv1.ConditionRule{rule})
+		if len(got) != 1 || got[0].Status != want || strings.Contains(got[0].Message, "hunter2") {
+			t.Errorf("%s: got %+v", expression, got)
+		}
+	}
+	// A rule that the agent knows sees what it needs; a message for it does not.
+	got := evaluator.rules(t.Context(), live, []workv1.ConditionRule{{Type: workv1.WellKnownConditionsType, Condition: workv1.WorkComplete, MessageExpression: `object.data.password`}})
+	if len(got) != 1 || got[0].Reason != workv1.ReasonConditionRuleEvaluated || strings.Contains(got[0].Message, "hunter2") {
+		t.Errorf("got %+v", got)
+	}
+	if diff := cmp.Diff(object(t, secretive).Object, live.Object); diff != "" {
+		t.Errorf("the object was changed: %s", diff)
+	}
+}
