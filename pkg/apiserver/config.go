@@ -27,11 +27,13 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/executor"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/openapi"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/clusterpermission"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/work/manifestwork"
 	"open-cluster-management.io/hub-apiserver/pkg/worksync"
 )
 
@@ -59,6 +61,8 @@ type ExtraConfig struct {
 	// WorkExecutor is in whose name the works of ClusterPermissions are applied; nil
 	// for the agent's own.
 	WorkExecutor *types.NamespacedName
+	// NilExecutor says what becomes of works that name no executor.
+	NilExecutor executor.NilExecutor
 	// MaximumTokenValidity bounds how long tokens of ManagedServiceAccounts are valid; 0 for no bound.
 	MaximumTokenValidity time.Duration
 	// LeaderElection decides which replica runs the controllers.
@@ -142,6 +146,7 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 	} else {
 		c.generic.MergedResourceConfig.DisableVersions(registerv1alpha1.SchemeGroupVersion)
 	}
+	executors, bindings := c.executors(clients, hub, deliverer.Sources)
 	table := Resources(Dependencies{
 		Permissions: clusterpermission.Options{
 			Delivery:        deliverer,
@@ -149,8 +154,9 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 			EscalationCheck: c.extra.EscalationCheck,
 			HubNamespaces:   c.extra.NamespaceSource == NamespacesOfHub,
 		},
-		Authorizer:         c.generic.Authorization.Authorizer,
-		ManifestLimitBytes: c.extra.ManifestLimitBytes,
+		Authorizer:      c.generic.Authorization.Authorizer,
+		Works:           manifestwork.Options{LimitBytes: c.extra.ManifestLimitBytes, Executors: executors},
+		AccountBindings: bindings,
 		Placement: &accountsync.Placement{
 			Clusters:        clients.clusters.ClusterV1(),
 			SetsAndBindings: clients.sets.ClusterV1beta2(),

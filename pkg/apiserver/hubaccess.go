@@ -18,6 +18,7 @@ import (
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/executor"
 	"open-cluster-management.io/hub-apiserver/pkg/worksync"
 )
 
@@ -50,8 +51,9 @@ type hubKeeps struct {
 	works, clusters, sets, accounts bool
 }
 
-// newHubAccess knows what the server needs.
-func newHubAccess(hub kubernetes.Interface, leaseNamespaces []string, keeps hubKeeps, search bool) *hubAccess {
+// newHubAccess knows what the server needs. executors are the names by which what the
+// works of ClusterPermissions act as is judged.
+func newHubAccess(hub kubernetes.Interface, leaseNamespaces []string, keeps hubKeeps, search bool, executors []string) *hubAccess {
 	a := &hubAccess{hub: hub}
 	addTo := func(list *[]authorizationv1.ResourceAttributes, namespace, group, resource string, verbs ...string) {
 		resource, subresource, _ := strings.Cut(resource, "/")
@@ -116,6 +118,13 @@ func newHubAccess(hub kubernetes.Interface, leaseNamespaces []string, keeps hubK
 			addTo(&a.searched, "", rbacv1.GroupName, resource, "list", "watch")
 		}
 	}
+	if !keeps.works && len(executors) > 0 {
+		// The hub is asked who this server is, and then whether that may execute-as.
+		addTo(&a.wanted, "", "authentication.k8s.io", "selfsubjectreviews", "create")
+		for _, name := range executors {
+			a.wanted = append(a.wanted, executor.ResourceAttributes("", name))
+		}
+	}
 	addTo(&a.wanted, "", worksync.AddonResource.Group, worksync.AddonResource.Resource, "get", "list", "watch")
 	return a
 }
@@ -136,7 +145,7 @@ func (a *hubAccess) run(ctx context.Context) {
 			logger.Error(nil, "The hub does not let this server do all it needs to do", "missing", strings.Join(missing, "; "))
 		}
 		if !slices.Equal(lacking, a.lacking) && len(lacking) > 0 {
-			logger.Error(nil, "The hub does not let this server see what some ClusterPermissions depend on", "missing", strings.Join(lacking, "; "))
+			logger.Error(nil, "The hub does not let this server do what some ClusterPermissions depend on", "missing", strings.Join(lacking, "; "))
 		}
 		if !slices.Equal(unsearched, a.unsearched) && len(unsearched) > 0 {
 			logger.Error(nil, "The hub does not let this server see who may list what, so that it refuses searches", "missing", strings.Join(unsearched, "; "))

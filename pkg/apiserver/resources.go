@@ -20,6 +20,7 @@ import (
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/registration"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/authentication/managedserviceaccount"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/authentication/managedserviceaccountbinding"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/cluster/managedcluster"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/cluster/managedclusterset"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/cluster/managedclustersetbinding"
@@ -42,8 +43,11 @@ type Dependencies struct {
 	Permissions clusterpermission.Options
 	// Authorizer tells what callers may do beyond the write they ask for.
 	Authorizer authorizer.Authorizer
-	// ManifestLimitBytes bounds the manifests of one ManifestWork.
-	ManifestLimitBytes int64
+	// Works are what ManifestWorks need.
+	Works manifestwork.Options
+	// AccountBindings are given their store by the table; nil for a server that does not
+	// serve any.
+	AccountBindings *managedserviceaccountbinding.Bindings
 	// Placement knows where ManagedServiceAccounts may be.
 	Placement managedserviceaccount.Placement
 	// MaximumTokenValidity bounds how long their tokens are valid; 0 for no bound.
@@ -80,10 +84,11 @@ func Resources(d Dependencies) []definition.Resource {
 		managedclusterregistration.Definition(registrations),
 		managedclusterset.Definition(),
 		managedclustersetbinding.Definition(d.Authorizer),
-		manifestwork.Definition(d.ManifestLimitBytes),
+		manifestwork.Definition(d.Works),
 		clusterpermission.Definition(d.Permissions),
 		clusternamespace.Definition(),
 		managedserviceaccount.Definition(d.Placement, d.MaximumTokenValidity),
+		managedserviceaccountbinding.Definition(managedserviceaccountbinding.Options{Authorizer: d.Authorizer, Bindings: d.AccountBindings}),
 	}
 }
 

@@ -53,7 +53,7 @@ func (s *Server) addHooks() error {
 		clusters: s.clients.clusters != s.clients.own,
 		sets:     s.clients.sets != s.clients.own,
 		accounts: s.secretInformers == nil,
-	}, s.search != nil)
+	}, s.search != nil, s.extra.executorNames())
 	if err := s.generic.AddReadyzChecks(healthz.NamedCheck("hub-permissions", access.check)); err != nil {
 		return err
 	}

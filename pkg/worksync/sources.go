@@ -7,9 +7,11 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	rbacclient "k8s.io/client-go/kubernetes/typed/rbac/v1"
 	rbaclisters "k8s.io/client-go/listers/rbac/v1"
 
+	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	authenticationclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/authentication/v1beta1"
 	authenticationlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/authentication/v1beta1"
@@ -63,23 +65,51 @@ func (s *Sources) inputs(ctx context.Context, permission *rbacv1alpha1.ClusterPe
 	return in, nil
 }
 
+// ServiceAccount returns the ServiceAccount that a ManagedServiceAccount is on its
+// cluster. It is not known of an account that does not exist, that is being deleted,
+// or that no agent has reported.
+func (s *Sources) ServiceAccount(ctx context.Context, namespace, account string) (on types.NamespacedName, known bool, err error) {
+	found, err := s.account(ctx, namespace, account, true)
+	if found == nil || err != nil {
+		return on, false, err
+	}
+	agent, err := s.Addons.PublicAgent(ctx, namespace)
+	if err != nil {
+		return on, false, fmt.Errorf("looking up the addon of cluster %s: %w", namespace, err)
+	}
+	on, absent := render.ServiceAccount(found, agent)
+	return on, absent == "", nil
+}
+
 // accounts reads the ManagedServiceAccounts that a ClusterPermission names.
 func (s *Sources) accounts(ctx context.Context, permission *rbacv1alpha1.ClusterPermission, ask bool) (render.Accounts, error) {
 	accounts := render.Accounts{}
 	for _, name := range render.AccountNames(permission) {
-		account, err := s.CachedAccounts.ManagedServiceAccounts(permission.Namespace).Get(name)
-		if err != nil && ask {
-			// A hub that has no accounts at all says the same as one that does not have this one.
-			account, err = s.Accounts.ManagedServiceAccounts(permission.Namespace).Get(ctx, name, metav1.GetOptions{})
+		account, err := s.account(ctx, permission.Namespace, name, ask)
+		if err != nil {
+			return nil, err
 		}
-		switch {
-		case err == nil:
+		if account != nil {
 			accounts[name] = account
-		case !apierrors.IsNotFound(err):
-			return nil, fmt.Errorf("looking up ManagedServiceAccount %s/%s: %w", permission.Namespace, name, err)
 		}
 	}
 	return accounts, nil
+}
+
+// account reads a ManagedServiceAccount; nil if there is none.
+func (s *Sources) account(ctx context.Context, namespace, name string, ask bool) (*authenticationv1beta1.ManagedServiceAccount, error) {
+	account, err := s.CachedAccounts.ManagedServiceAccounts(namespace).Get(name)
+	if err != nil && ask {
+		// A hub that has no accounts at all says the same as one that does not have this one.
+		account, err = s.Accounts.ManagedServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("looking up ManagedServiceAccount %s/%s: %w", namespace, name, err)
+	}
+	return account, nil
 }
 
 // hubRoles reads the roles of the hub that a ClusterPermission refers to.

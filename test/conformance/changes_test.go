@@ -12,10 +12,11 @@ import (
 // example another valid object. Every resource has one; where nothing of the spec
 // can change, it changes something else, and the generation stays.
 var specChanges = map[string]string{
-	"ManagedCluster":        `{"spec":{"leaseDurationSeconds":75}}`,
-	"ManifestWork":          `{"spec":{"deleteOption":{"propagationPolicy":"Orphan"}}}`,
-	"ManagedServiceAccount": `{"spec":{"rotation":{"validity":"48h"}}}`,
-	"ManagedClusterSet":     `{"spec":{"clusterSelector":{"labelSelector":{"matchLabels":{"region":"south"}}}}}`,
+	"ManagedCluster":               `{"spec":{"leaseDurationSeconds":75}}`,
+	"ManifestWork":                 `{"spec":{"deleteOption":{"propagationPolicy":"Orphan"}}}`,
+	"ManagedServiceAccount":        `{"spec":{"rotation":{"validity":"48h"}}}`,
+	"ManagedServiceAccountBinding": `{"spec":{"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"erin"}]}}`,
+	"ManagedClusterSet":            `{"spec":{"clusterSelector":{"labelSelector":{"matchLabels":{"region":"south"}}}}}`,
 	// The set of a binding is immutable, and there is nothing else in its spec.
 	"ManagedClusterSetBinding": `{"metadata":{"annotations":{"changed":"yes"}}}`,
 	"ClusterNamespace":         `{"spec":{"namespaceUID":"0c1d2e3f-0000-4000-8000-000000000000"}}`,

@@ -32,6 +32,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver"
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/executor"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/clusterpermission"
 )
 
@@ -77,6 +78,8 @@ type Options struct {
 	EscalationCheck string
 	NamespaceSource string
 	WorkExecutor    string
+	// NilExecutor says what becomes of works that name no executor.
+	NilExecutor string
 	// MaximumTokenValidity bounds how long tokens of ManagedServiceAccounts are valid; 0 for no bound.
 	MaximumTokenValidity time.Duration
 	// Search is how the fleet is searched.
@@ -99,6 +102,7 @@ func New() *Options {
 		ManifestLimitBytes: defaultLimitBytes,
 		EscalationCheck:    string(clusterpermission.Enforce),
 		NamespaceSource:    string(apiserver.NamespacesOfCluster),
+		NilExecutor:        string(executor.Allow),
 
 		MaximumTokenValidity: defaultTokenValidity,
 		Search:               newSearch(),
@@ -164,6 +168,8 @@ func (o *Options) addEmbeddedEtcdFlags(fs *pflag.FlagSet) {
 func (o *Options) addWorkFlags(fs *pflag.FlagSet) {
 	fs.Int64Var(&o.ManifestLimitBytes, "manifest-limit-bytes", o.ManifestLimitBytes,
 		"Bytes that the manifests of one ManifestWork may have in all. Objects of more than 1.5 MiB need an etcd with a larger --max-request-bytes.")
+	fs.StringVar(&o.NilExecutor, "nil-executor", o.NilExecutor,
+		"What becomes of writes that give a ManifestWork without spec.executor its spec. Allow lets everybody pass who may write works, and Deny nobody. Check lets those pass who may execute-as "+executor.AgentExecutor+" on manifestworks in the namespace of the cluster.")
 	fs.StringVar(&o.Namespace, "namespace", o.Namespace,
 		"Namespace of the hub in which the server keeps its leases; --leader-elect-resource-namespace moves one of them elsewhere. Defaults to the environment variable POD_NAMESPACE.")
 }
@@ -247,6 +253,12 @@ func (c Completed) Validate() error {
 	if _, err := c.workExecutor(); err != nil {
 		errs = append(errs, err)
 	}
+	if !slices.Contains(executor.NilExecutors, executor.NilExecutor(c.NilExecutor)) {
+		errs = append(errs, fmt.Errorf("--nil-executor must be one of %v, not %q", executor.NilExecutors, c.NilExecutor))
+	}
+	if c.NilExecutor == string(executor.Deny) && c.WorkExecutor == "" {
+		errs = append(errs, fmt.Errorf("--nil-executor=%s needs --work-executor: no ClusterPermission could be delivered", executor.Deny))
+	}
 	if c.MaximumTokenValidity != 0 && c.MaximumTokenValidity < authenticationv1beta1.MinimumValidity {
 		errs = append(errs, fmt.Errorf("--managed-serviceaccount-max-validity must be 0 or at least %s, not %s", authenticationv1beta1.MinimumValidity, c.MaximumTokenValidity))
 	}
@@ -281,7 +293,7 @@ func (c Completed) Config(embedded *etcd.Server) (*apiserver.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	executor, err := c.workExecutor()
+	workExecutor, err := c.workExecutor()
 	if err != nil {
 		return nil, err
 	}
@@ -320,7 +332,8 @@ func (c Completed) Config(embedded *etcd.Server) (*apiserver.Config, error) {
 			ManifestLimitBytes:   c.ManifestLimitBytes,
 			EscalationCheck:      clusterpermission.EscalationCheck(c.EscalationCheck),
 			NamespaceSource:      apiserver.NamespaceSource(c.NamespaceSource),
-			WorkExecutor:         executor,
+			WorkExecutor:         workExecutor,
+			NilExecutor:          executor.NilExecutor(c.NilExecutor),
 			MaximumTokenValidity: c.MaximumTokenValidity,
 			LeaderElection:       c.LeaderElection,
 			Embedded:             embedded,

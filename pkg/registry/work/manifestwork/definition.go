@@ -2,8 +2,10 @@
 package manifestwork
 
 import (
+	"context"
 	"strconv"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -15,9 +17,23 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
 
-// Definition is the row of ManifestWorks. The manifests of a work may have
-// limitBytes bytes in all.
-func Definition(limitBytes int64) definition.Resource {
+// Executors judges who may have works act as which executor.
+type Executors interface {
+	// Check tells why the caller may not give a work its spec, by its executor; nil if
+	// it may.
+	Check(ctx context.Context, namespace, name string, executor *work.ManifestWorkExecutor) error
+}
+
+// Options are what ManifestWorks need beside their storage.
+type Options struct {
+	// LimitBytes is how many bytes the manifests of one work may have in all.
+	LimitBytes int64
+	// Executors judges every write of a spec.
+	Executors Executors
+}
+
+// Definition is the row of ManifestWorks.
+func Definition(o Options) definition.Resource {
 	return definition.Resource{
 		Name: "manifestworks", Singular: "manifestwork", Kind: "ManifestWork",
 		ShortNames: []string{"mw"}, Categories: []string{"ocm"},
@@ -27,11 +43,20 @@ func Definition(limitBytes int64) definition.Resource {
 		Strategy: &definition.Strategy[*work.ManifestWork]{
 			Spec:   func(w *work.ManifestWork) any { return &w.Spec },
 			Status: func(w *work.ManifestWork) any { return &w.Status },
+			ServerStatus: &definition.ServerStatus[*work.ManifestWork]{
+				Name: "executorChoice",
+				Part: func(w *work.ManifestWork) any { return &w.Status.ExecutorChoice },
+			},
+			PrepareForCreate: chosen,
+			PrepareForUpdate: func(ctx context.Context, w, old *work.ManifestWork) {
+				keepSpelling(w, old)
+				changed(ctx, w, old)
+			},
 			Validate: func(w *work.ManifestWork) field.ErrorList {
-				return validation.ValidateManifestWork(w, limitBytes)
+				return validation.ValidateManifestWork(w, o.LimitBytes)
 			},
 			ValidateUpdate: func(w, old *work.ManifestWork) field.ErrorList {
-				return validation.ValidateManifestWorkUpdate(w, old, limitBytes)
+				return validation.ValidateManifestWorkUpdate(w, old, o.LimitBytes)
 			},
 			ValidateStatusUpdate: validation.ValidateManifestWorkStatusUpdate,
 			SelectableFields: map[string]func(*work.ManifestWork) string{
@@ -39,6 +64,7 @@ func Definition(limitBytes int64) definition.Resource {
 				"spec.executor.subject.serviceAccount.name":      func(w *work.ManifestWork) string { return executor(w).Name },
 			},
 		},
+		Wrap: judged(o.Executors).Wrap,
 		Columns: definition.Columns[*work.ManifestWork]{
 			definition.ConditionColumn("Applied", "Whether every manifest is applied on the managed cluster.", workv1.WorkApplied, conditions),
 			definition.ConditionColumn("Available", "Whether every applied object exists on the managed cluster.", workv1.WorkAvailable, conditions),
@@ -51,6 +77,22 @@ func Definition(limitBytes int64) definition.Resource {
 				}
 				return executor(w).Namespace + "/" + executor(w).Name
 			}},
+		},
+	}
+}
+
+// judged has every write judged that gives a work its spec or changes it, also under
+// an unchanged executor: what a work does is done as its executor.
+func judged(executors Executors) definition.Guard[*work.ManifestWork] {
+	return definition.Guard[*work.ManifestWork]{
+		Create: func(ctx context.Context, w *work.ManifestWork) error {
+			return executors.Check(ctx, w.Namespace, w.Name, w.Spec.Executor)
+		},
+		Update: func(ctx context.Context, w, old *work.ManifestWork) error {
+			if equality.Semantic.DeepEqual(w.Spec, old.Spec) {
+				return nil
+			}
+			return executors.Check(ctx, w.Namespace, w.Name, w.Spec.Executor)
 		},
 	}
 }

@@ -1,0 +1,82 @@
+package apiserver
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	kubetesting "k8s.io/client-go/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"open-cluster-management.io/hub-apiserver/pkg/authz/executor"
+)
+
+// Who the server is on the hub is asked when it matters, now and again, and a failure
+// is not remembered.
+func TestHubIdentity(t *testing.T) {
+	hub := fake.NewClientset()
+	var asked int
+	var fails error
+	name := "system:serviceaccount:hub:server"
+	hub.PrependReactor("create", "selfsubjectreviews", func(kubetesting.Action) (bool, runtime.Object, error) {
+		asked++
+		return true, &authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: authenticationv1.UserInfo{
+			Username: name, UID: "7", Groups: []string{"system:serviceaccounts"},
+			Extra: map[string]authenticationv1.ExtraValue{"authentication.kubernetes.io/pod-name": {"server-0"}},
+		}}}, fails
+	})
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	identity := &hubIdentity{reviews: hub.AuthenticationV1().SelfSubjectReviews(), clock: clock}
+	is := func(want string, calls int) {
+		t.Helper()
+		got, err := identity.user(t.Context())
+		switch {
+		case asked != calls:
+			t.Errorf("asked %d times, not %d", asked, calls)
+		case want == "" && err == nil:
+			t.Errorf("got %v", got)
+		case want == "":
+		case err != nil:
+			t.Error(err)
+		case got.GetName() != want || got.GetUID() != "7" || !slices.Equal(got.GetGroups(), []string{"system:serviceaccounts"}) ||
+			!maps.EqualFunc(got.GetExtra(), map[string][]string{"authentication.kubernetes.io/pod-name": {"server-0"}}, slices.Equal):
+			t.Errorf("got %+v", got)
+		}
+	}
+
+	fails = errors.New("hub is away")
+	is("", 1)
+	fails = nil
+	is(name, 2)
+	clock.SetTime(clock.Now().Add(identityAge - time.Second))
+	is(name, 2)
+	name = "somebody-else"
+	clock.SetTime(clock.Now().Add(time.Second))
+	is(name, 3)
+	name = ""
+	clock.SetTime(clock.Now().Add(identityAge))
+	is("", 4)
+}
+
+func TestExecutorNames(t *testing.T) {
+	named := &types.NamespacedName{Namespace: "apps", Name: "permissions"}
+	for _, test := range []struct {
+		extra ExtraConfig
+		want  []string
+	}{
+		{ExtraConfig{NilExecutor: executor.Allow}, nil},
+		{ExtraConfig{NilExecutor: executor.Check}, []string{"system:serviceaccount::klusterlet-work-sa"}},
+		{ExtraConfig{NilExecutor: executor.Allow, WorkExecutor: named}, []string{"system:serviceaccount:apps:permissions"}},
+		{ExtraConfig{NilExecutor: executor.Check, WorkExecutor: named}, []string{"system:serviceaccount:apps:permissions"}},
+	} {
+		if got := test.extra.executorNames(); !slices.Equal(got, test.want) {
+			t.Errorf("%+v: %q, not %q", test.extra, got, test.want)
+		}
+	}
+}

@@ -1,0 +1,109 @@
+// Package managedserviceaccountbinding defines how ManagedServiceAccountBindings are
+// served, and reads them for whoever decides by them.
+package managedserviceaccountbinding
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication"
+	authenticationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication/validation"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/executor"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
+)
+
+const resource = "managedserviceaccountbindings"
+
+// Options are what ManagedServiceAccountBindings need beside their storage.
+type Options struct {
+	// Authorizer tells who may bind accounts.
+	Authorizer authorizer.Authorizer
+	// Bindings is given the store; nil if nobody decides by it.
+	Bindings *Bindings
+}
+
+// Definition is the row of ManagedServiceAccountBindings.
+func Definition(o Options) definition.Resource {
+	if o.Bindings == nil {
+		o.Bindings = &Bindings{}
+	}
+	return definition.Resource{
+		Name: resource, Singular: "managedserviceaccountbinding", Kind: "ManagedServiceAccountBinding",
+		ShortNames: []string{"msab"}, Categories: []string{"ocm"},
+		Versions: []schema.GroupVersion{authenticationv1alpha1.SchemeGroupVersion},
+		New:      func() runtime.Object { return &authentication.ManagedServiceAccountBinding{} },
+		NewList:  func() runtime.Object { return &authentication.ManagedServiceAccountBindingList{} },
+		Strategy: &definition.Strategy[*authentication.ManagedServiceAccountBinding]{
+			Spec:             func(b *authentication.ManagedServiceAccountBinding) any { return &b.Spec },
+			PrepareForCreate: func(_ context.Context, b *authentication.ManagedServiceAccountBinding) { settleNamespace(b) },
+			PrepareForUpdate: func(_ context.Context, b, _ *authentication.ManagedServiceAccountBinding) { settleNamespace(b) },
+			Validate:         validation.ValidateManagedServiceAccountBinding,
+			ValidateUpdate:   validation.ValidateManagedServiceAccountBindingUpdate,
+			Warnings: func(b *authentication.ManagedServiceAccountBinding) []string {
+				if len(b.Spec.Subjects) > 0 {
+					return nil
+				}
+				return []string{"spec.subjects: the binding names nobody, so it allows nothing"}
+			},
+		},
+		Wrap: definition.Guard[*authentication.ManagedServiceAccountBinding]{
+			Create: func(ctx context.Context, b *authentication.ManagedServiceAccountBinding) error {
+				return executor.Bind(ctx, o.Authorizer, b.Namespace, b.Spec.Ref.Name)
+			},
+			Update: func(ctx context.Context, b, old *authentication.ManagedServiceAccountBinding) error {
+				if equality.Semantic.DeepEqual(b.Spec, old.Spec) {
+					return nil
+				}
+				return executor.Bind(ctx, o.Authorizer, b.Namespace, b.Spec.Ref.Name)
+			},
+		}.Wrap,
+		Columns: definition.Columns[*authentication.ManagedServiceAccountBinding]{
+			{Name: "Account", Description: "The ManagedServiceAccount that works may act as.", Value: func(b *authentication.ManagedServiceAccountBinding) any {
+				return b.Spec.Ref.Name
+			}},
+			{Name: "Subjects", Description: "How many users, groups and service accounts of the hub are named.", Value: func(b *authentication.ManagedServiceAccountBinding) any {
+				return int64(len(b.Spec.Subjects))
+			}},
+			named("Users", "The users of the hub that are named.", rbacv1.UserKind),
+			named("Groups", "The groups of the hub that are named.", rbacv1.GroupKind),
+			named("Service Accounts", "The service accounts of the hub that are named.", rbacv1.ServiceAccountKind),
+		},
+		Stores: map[string]func(*definition.REST){resource: o.Bindings.serve},
+	}
+}
+
+// settleNamespace writes out that an account is bound where it is.
+func settleNamespace(b *authentication.ManagedServiceAccountBinding) {
+	if b.Spec.Ref.Namespace == "" {
+		b.Spec.Ref.Namespace = b.Namespace
+	}
+}
+
+// named is a column of the subjects of one kind.
+func named(name, description, kind string) definition.Column[*authentication.ManagedServiceAccountBinding] {
+	return definition.Column[*authentication.ManagedServiceAccountBinding]{
+		Name: name, Description: description, Wide: true,
+		Value: func(b *authentication.ManagedServiceAccountBinding) any {
+			var names []string
+			for _, subject := range b.Spec.Subjects {
+				switch {
+				case subject.Kind != kind:
+				case subject.Namespace != "":
+					names = append(names, subject.Namespace+"/"+subject.Name)
+				default:
+					names = append(names, subject.Name)
+				}
+			}
+			slices.Sort(names)
+			return strings.Join(slices.Compact(names), ", ")
+		},
+	}
+}
