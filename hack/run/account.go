@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -75,9 +72,7 @@ func settled(ctx context.Context, client versioned.Interface, example *unstructu
 func useAccount(ctx context.Context, cluster string) error {
 	secret := fmt.Sprintf("kubectl get secret %s --namespace %s -o ", exampleAccount, cluster)
 	as := fmt.Sprintf(`kubectl --kubeconfig /dev/null --server "$(cat %[1]s/%[2]s.server)" --certificate-authority %[1]s/%[2]s.crt --token "$(cat %[1]s/%[2]s.token)" `, stateDir, exampleAccount)
-	for _, step := range []struct {
-		comment, line, refusal string
-	}{
+	return steps(ctx, []step{
 		{line: "kubectl get managedserviceaccounts --all-namespaces"},
 		{comment: "the token of the account, its certificates, and where the cluster is"},
 		{line: secret + fmt.Sprintf("jsonpath='{.data.token}' | base64 -d > %s/%s.token", stateDir, exampleAccount)},
@@ -89,40 +84,5 @@ func useAccount(ctx context.Context, cluster string) error {
 		{line: as + "get secrets --namespace default", refusal: "Error from server (Forbidden)"},
 		{comment: "a program that uses the account, and goes on when the token is replaced"},
 		{line: fmt.Sprintf("go run ./examples/tokens --cluster %s --account %s list configmaps --namespace default", cluster, exampleAccount)},
-	} {
-		if step.comment != "" {
-			fmt.Printf("# %s\n", step.comment)
-			continue
-		}
-		if err := shell(ctx, step.line, step.refusal); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// shell runs one line, and prints it and its output. With a refusal, that is how
-// it must fail.
-func shell(ctx context.Context, line, refusal string) error {
-	fmt.Printf("$ %s\n", line)
-	var output []byte
-	var failure error
-	err := wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, 15*time.Second, true, func(ctx context.Context) (bool, error) {
-		command := exec.CommandContext(ctx, "bash", "-c", "set -o pipefail; umask 077; "+line)
-		command.Env = append(os.Environ(), "PATH="+localhub.BinDir()+":"+os.Getenv("PATH"),
-			"KUBECONFIG="+hubConfig, "KUBECACHEDIR="+kubectlDir, "KUBERC=off")
-		output, failure = command.CombinedOutput()
-		if refusal != "" {
-			return failure != nil && strings.Contains(string(output), refusal), nil
-		}
-		return failure == nil, nil
 	})
-	fmt.Printf("%s", output)
-	switch {
-	case err == nil:
-		return nil
-	case refusal != "" && failure == nil:
-		return fmt.Errorf("%s: it was not refused", line)
-	}
-	return fmt.Errorf("%s: %w", line, errors.Join(failure, ctx.Err()))
 }

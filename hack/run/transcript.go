@@ -82,10 +82,32 @@ func transcript(ctx context.Context, fleet *localhub.Fleet) error {
 	if err := useAccount(ctx, member.Name); err != nil {
 		return err
 	}
+	if err := useExecutor(ctx, member.Name, managed); err != nil {
+		return err
+	}
 	if err := searchFleet(ctx, fleet); err != nil {
 		return err
 	}
 	fmt.Println()
+	return nil
+}
+
+// step is a comment of the transcript, or a line that a shell runs. With a refusal,
+// that is how the line must fail.
+type step struct {
+	comment, line, refusal string
+}
+
+func steps(ctx context.Context, all []step) error {
+	for _, s := range all {
+		if s.comment != "" {
+			fmt.Printf("# %s\n", s.comment)
+			continue
+		}
+		if err := shell(ctx, s.line, s.refusal); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -188,4 +210,30 @@ func namespaces(references []reference) []string {
 	}
 	slices.Sort(result)
 	return slices.Compact(result)
+}
+
+// shell runs one line, and prints it and its output. With a refusal, that is how
+// it must fail.
+func shell(ctx context.Context, line, refusal string) error {
+	fmt.Printf("$ %s\n", line)
+	var output []byte
+	var failure error
+	err := wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, 15*time.Second, true, func(ctx context.Context) (bool, error) {
+		command := exec.CommandContext(ctx, "bash", "-c", "set -o pipefail; umask 077; "+line)
+		command.Env = append(os.Environ(), "PATH="+localhub.BinDir()+":"+os.Getenv("PATH"),
+			"KUBECONFIG="+hubConfig, "KUBECACHEDIR="+kubectlDir, "KUBERC=off")
+		output, failure = command.CombinedOutput()
+		if refusal != "" {
+			return failure != nil && strings.Contains(string(output), refusal), nil
+		}
+		return failure == nil, nil
+	})
+	fmt.Printf("%s", output)
+	switch {
+	case err == nil:
+		return nil
+	case refusal != "" && failure == nil:
+		return fmt.Errorf("%s: it was not refused", line)
+	}
+	return fmt.Errorf("%s: %w", line, errors.Join(failure, ctx.Err()))
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -28,6 +29,16 @@ func testReasonsOfDeletion(t *testing.T, c *cluster) {
 	if !slices.Contains(work.Finalizers, workv1.ManifestWorkFinalizer) {
 		t.Errorf("finalizers are %v", work.Finalizers)
 	}
+	eventually(t, "the message says what it waits for", func(ctx context.Context) error {
+		work, err := c.works().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if message := meta.FindStatusCondition(work.Status.Conditions, workv1.WorkDeleting).Message; !strings.Contains(message, "/held") {
+			return errors.New(message)
+		}
+		return nil
+	})
 	if _, err := c.kube.CoreV1().ConfigMaps(c.name).Patch(t.Context(), "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}

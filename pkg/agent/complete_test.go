@@ -37,6 +37,7 @@ func TestCompleteWorks(t *testing.T) {
 		"ignore-by-pointer":  testIgnoreByPointer,
 		"apply-by-manager":   testFieldManager,
 		"keeps-what-is-live": testKeepsWhatIsLive,
+		"former-hub":         testFormerHub,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -48,6 +48,9 @@ type ClusterOptions struct {
 	NoFsync bool
 	// EKS makes it a cluster of EKS, if set.
 	EKS *EKS
+	// AuditPolicy is the audit policy of kube-apiserver, in YAML. It logs to
+	// [Cluster.AuditLog]; without a policy, nothing is logged.
+	AuditPolicy string
 	// APIServerArgs are further arguments of kube-apiserver.
 	APIServerArgs []string
 }
@@ -124,6 +127,15 @@ func newCluster(opts ClusterOptions) (*Cluster, error) {
 	}
 	logFile := func(program string) string {
 		return filepath.Join(opts.LogDir, opts.Name+"-"+program+".log")
+	}
+	if opts.AuditPolicy != "" {
+		policy := filepath.Join(dir, "audit-policy.yaml")
+		if err := writeFile(policy, []byte(opts.AuditPolicy)); err != nil {
+			return nil, err
+		}
+		// Requests wait for the log, so whoever has an answer finds how it came about.
+		audit := []string{"--audit-policy-file=" + policy, "--audit-log-path=" + c.AuditLog(), "--audit-log-mode=blocking"}
+		opts.APIServerArgs = append(audit, opts.APIServerArgs...)
 	}
 	c.Etcd, err = NewEtcd(opts.Name+" etcd", filepath.Join(dir, "etcd"), opts.BinDir, logFile("etcd"), !opts.NoFsync)
 	if err != nil {
@@ -265,6 +277,11 @@ func failedChecks(body string) string {
 		}
 	}
 	return strings.Join(failed, ", ")
+}
+
+// AuditLog is the file with the audit log: one event a line, in JSON.
+func (c *Cluster) AuditLog() string {
+	return filepath.Join(c.dir, "audit.log")
 }
 
 // Start starts what does not run yet of the three processes and returns when

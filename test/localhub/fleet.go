@@ -41,6 +41,8 @@ type FleetOptions struct {
 	// HubArgs, APIServerArgs and AgentArgs are further arguments of the hub's
 	// kube-apiserver, our apiserver and every agent.
 	HubArgs, APIServerArgs, AgentArgs []string
+	// ManagedAuditPolicy is the audit policy of every managed cluster, as in [ClusterOptions].
+	ManagedAuditPolicy string
 	// Progress is called with each finished step and the time since Start.
 	Progress func(step string, elapsed time.Duration)
 	// Ran is told of the commands by which the clusters join, with [JoinByRegistration].
@@ -154,12 +156,13 @@ func NewFleet(opts FleetOptions) (*Fleet, error) {
 		dir := filepath.Join(opts.Dir, name)
 		m := &Member{}
 		m.Cluster, err = NewCluster(ClusterOptions{
-			Name:    name,
-			Dir:     dir,
-			LogDir:  opts.LogDir,
-			BinDir:  opts.BinDir,
-			NoFsync: opts.NoFsync,
-			EKS:     opts.eks(ManagedARN(name)),
+			Name:        name,
+			Dir:         dir,
+			LogDir:      opts.LogDir,
+			BinDir:      opts.BinDir,
+			NoFsync:     opts.NoFsync,
+			EKS:         opts.eks(ManagedARN(name)),
+			AuditPolicy: opts.ManagedAuditPolicy,
 		})
 		if err != nil {
 			return nil, err

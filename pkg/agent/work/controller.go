@@ -169,8 +169,13 @@ func (c *Controller) enqueueRecord(obj any) {
 	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = gone.Obj
 	}
-	if record, ok := obj.(*workv1.AppliedManifestWork); ok && record.Spec.HubHash == c.hubHash {
+	record, ok := obj.(*workv1.AppliedManifestWork)
+	switch {
+	case !ok:
+	case record.Spec.HubHash == c.hubHash:
 		c.queue.Add(record.Spec.ManifestWorkName)
+	case c.former(record):
+		c.queue.Add(formerKey + record.Name)
 	}
 }
 

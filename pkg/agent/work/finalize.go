@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -37,7 +38,7 @@ func (c *Controller) finalize(ctx context.Context, work *workv1.ManifestWork, st
 			message := "Objects of the work are being removed"
 			if err != nil {
 				message = err.Error()
-			} else if waits := st.record; waits != nil && len(waits.Status.AppliedResources) > 0 {
+			} else if waits := c.cachedRecord(work.Name, st); waits != nil && len(waits.Status.AppliedResources) > 0 {
 				entries := waits.Status.AppliedResources
 				message = fmt.Sprintf("%d objects of the work are not gone yet, the first is %s", len(entries), entryID(entries[0]))
 			}
@@ -53,6 +54,9 @@ func (c *Controller) finalize(ctx context.Context, work *workv1.ManifestWork, st
 // forced to, or the hub has lost its data. The hub itself must say so: the view
 // of an informer is no proof.
 func (c *Controller) evict(ctx context.Context, name string, st *workState) (outcome, error) {
+	if strings.HasPrefix(name, formerKey) {
+		return c.evictFormer(ctx, name, st)
+	}
 	record := c.cachedRecord(name, st)
 	if record == nil || record.Spec.HubHash != c.hubHash || record.Spec.AgentID != c.agentID || record.Name != c.recordName(name) || !c.ours(record) {
 		c.watches.track(name, nil)

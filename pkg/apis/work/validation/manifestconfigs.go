@@ -107,9 +107,20 @@ func validateIgnoreField(ignore *work.IgnoreField, conditions map[string]bool, f
 		path := fldPath.Child("jqPathExpressions").Index(i)
 		if len(expression) > maxExpressionLength {
 			errs = append(errs, field.TooLong(path, "", maxExpressionLength))
-		} else if _, err := gojq.Parse(expression); err != nil {
+		} else if err := compileJQ(expression); err != nil {
 			errs = append(errs, field.Invalid(path, expression, "is no jq expression: "+err.Error()))
 		}
 	}
 	return errs
+}
+
+// compileJQ compiles an expression, which also finds functions and variables that do
+// not exist.
+func compileJQ(expression string) error {
+	query, err := gojq.Parse(expression)
+	if err != nil {
+		return err
+	}
+	_, err = gojq.Compile(query, gojq.WithEnvironLoader(func() []string { return nil }))
+	return err
 }

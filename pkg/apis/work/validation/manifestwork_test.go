@@ -145,7 +145,7 @@ manifestConfigs:
       ignoreFields:
       - {condition: OnSpokePresent, jsonPaths: ['['], jsonPointers: [spec]}
       - {condition: "", jqPathExpressions: ['|']}
-      - {condition: Never}
+      - {condition: Never, jqPathExpressions: ['.spec | nosuchfunction']}
 - resourceIdentifier: {resource: configmaps, name: c}
   updateStrategy: {type: Overwrite}`,
 			want: []string{
@@ -169,6 +169,7 @@ manifestConfigs:
 				"spec.manifestConfigs[0].updateStrategy.serverSideApply.ignoreFields[1].condition: Duplicate value",
 				"spec.manifestConfigs[0].updateStrategy.serverSideApply.ignoreFields[1].jqPathExpressions[0]: Invalid value",
 				"spec.manifestConfigs[0].updateStrategy.serverSideApply.ignoreFields[2].condition: Unsupported value",
+				"spec.manifestConfigs[0].updateStrategy.serverSideApply.ignoreFields[2].jqPathExpressions[0]: Invalid value",
 				"spec.manifestConfigs[1].updateStrategy.type: Unsupported value",
 			},
 		},
@@ -182,7 +183,7 @@ manifestConfigs:
   - {type: CEL, condition: Number, celExpressions: ["1"]}
   - {type: CEL, condition: Unknown, celExpressions: ["objects.a"]}
   - {type: CEL, condition: Message, celExpressions: ["object.a == 1"], messageExpression: "result"}
-  - {type: CEL, condition: Good, celExpressions: ["object.?a.orValue('x') == 'x'"], messageExpression: "result ? 'is ' + object.a : 'is not'"}`,
+  - {type: CEL, condition: Good, celExpressions: ["object.?a.orValue('x') == 'x'", "hasConditions(object.status)", "quantity(object.a).isGreaterThan(quantity('1'))"], messageExpression: "result ? 'is ' + object.a : 'is not'"}`,
 			want: []string{
 				"spec.manifestConfigs[0].conditionRules[0].condition: Invalid value",
 				"spec.manifestConfigs[0].conditionRules[1].celExpressions[1]: Invalid value",

@@ -92,6 +92,13 @@ func judged(executors Executors) definition.Guard[*work.ManifestWork] {
 			if equality.Semantic.DeepEqual(w.Spec, old.Spec) {
 				return nil
 			}
+			if w.Spec.Executor == nil && old.Spec.Executor != nil {
+				// Otherwise whoever may change a work, but not have it act as its executor,
+				// could have it act as the agent, which may do more.
+				if err := executors.Check(ctx, w.Namespace, w.Name, old.Spec.Executor); err != nil {
+					return err
+				}
+			}
 			return executors.Check(ctx, w.Namespace, w.Name, w.Spec.Executor)
 		},
 	}

@@ -1,0 +1,449 @@
+package differential_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"open-cluster-management.io/hub-apiserver/pkg/agent/access"
+	"open-cluster-management.io/hub-apiserver/pkg/agent/executor"
+	"open-cluster-management.io/hub-apiserver/pkg/agent/work"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/test/localhub"
+)
+
+const (
+	triplesEnv     = "EXECUTOR_TRIPLES"
+	defaultTriples = 5_000
+	seedEnv        = "EXECUTOR_SEED"
+	defaultSeed    = 1
+
+	// executors is how many there are at the same time.
+	executors = 16
+	// worksOfExecutor is how many works one policy is asked about, newWorks how many
+	// of them are others each time.
+	worksOfExecutor = 20
+	newWorks        = 6
+
+	// patience is how long something may take that is sure to happen: that the agent
+	// agrees with the cluster as well, since it notices changes of policies by watches.
+	patience = 20 * time.Second
+
+	// maxWrong is how many works may be judged wrongly until there is no point in
+	// judging more.
+	maxWrong = 5
+)
+
+// TestExecutorIsJudgedAsTheAPIServerJudges compares, for random triples, whether a
+// work is admitted with what becomes of its requests.
+func TestExecutorIsJudgedAsTheAPIServerJudges(t *testing.T) {
+	total, seed := number(t, triplesEnv, defaultTriples), number(t, seedEnv, defaultSeed)
+	t.Logf("%s=%d", seedEnv, seed)
+	d := newDifferential(t)
+	left := &atomic.Int64{}
+	left.Store(int64(total))
+	started := time.Now()
+	group, ctx := errgroup.WithContext(t.Context())
+	for i := range executors {
+		group.Go(func() error { return d.compare(ctx, newWorld(uint64(seed), i), left) })
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	d.report(t, time.Since(started))
+}
+
+func number(t *testing.T, name string, otherwise int) int {
+	t.Helper()
+	given := os.Getenv(name)
+	if given == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(given)
+	if err != nil || n < 1 {
+		t.Fatalf("%s is %q, not a positive number", name, given)
+	}
+	return n
+}
+
+// differential is a managed cluster, with what the agent judges executors by.
+type differential struct {
+	kube      *kubernetes.Clientset
+	admin     dynamic.Interface
+	managed   *rest.Config
+	executors *executor.Executors
+	// reviews counts the SubjectAccessReviews of the agent.
+	reviews atomic.Int64
+	// changes counts, by executor, how often the agent has heard of a change.
+	changes sync.Map
+
+	mu sync.Mutex
+	// triples, admitted and decisions count works, those that were admitted, and
+	// times that a work was judged.
+	triples, admitted, decisions int
+	// flips counts works that a change of policy has brought to be admitted, or not.
+	flips int
+	// wrongDenies counts by cause.
+	wrongDenies map[string]int
+	wrong       []string
+}
+
+func newDifferential(t *testing.T) *differential {
+	t.Helper()
+	control, err := localhub.NewCluster(localhub.ClusterOptions{Name: "managed", Dir: t.TempDir(), NoFsync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := control.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := control.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{filepath.Join(localhub.Root(), "artifacts", "agent", "managed"), "testdata"} {
+		manifests, err := localhub.ReadManifests(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := control.Apply(t.Context(), manifests...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := &differential{wrongDenies: map[string]int{}}
+	// The agent has its own permissions and no more.
+	if d.managed, err = control.ServiceAccountConfig(t.Context(), localhub.AgentNamespace, "agent"); err != nil {
+		t.Fatal(err)
+	}
+	if d.kube, err = kubernetes.NewForConfig(control.AdminConfig()); err != nil {
+		t.Fatal(err)
+	}
+	if d.admin, err = dynamic.NewForConfig(control.AdminConfig()); err != nil {
+		t.Fatal(err)
+	}
+	asking := rest.CopyConfig(d.managed)
+	asking.Wrap(func(inner http.RoundTripper) http.RoundTripper {
+		return &counter{RoundTripper: inner, reviews: &d.reviews}
+	})
+	own, err := kubernetes.NewForConfig(asking)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := dynamic.NewForConfig(d.managed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reviewer := access.NewReviewer(access.Config{Client: own.AuthorizationV1(), RBAC: own.RbacV1()})
+	if d.executors, err = executor.New(executor.Config{Managed: d.managed, Own: objects, Reviewer: reviewer, Mode: executor.Impersonate}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { d.executors.Run(ctx, d.changed) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+	return d
+}
+
+// counter counts SubjectAccessReviews.
+type counter struct {
+	http.RoundTripper
+	reviews *atomic.Int64
+}
+
+func (c *counter) RoundTrip(request *http.Request) (*http.Response, error) {
+	if strings.HasSuffix(request.URL.Path, "/subjectaccessreviews") {
+		c.reviews.Add(1)
+	}
+	return c.RoundTripper.RoundTrip(request)
+}
+
+func (d *differential) changed(executor types.NamespacedName) { d.changesOf(executor).Add(1) }
+
+func (d *differential) changesOf(executor types.NamespacedName) *atomic.Int64 {
+	count, _ := d.changes.LoadOrStore(executor, &atomic.Int64{})
+	return count.(*atomic.Int64)
+}
+
+// subject is one executor with its policy and its works.
+type subject struct {
+	*differential
+	*policy
+	*cluster
+	name  types.NamespacedName
+	works []*triple
+}
+
+// compare has one executor judged under one policy after the other.
+func (d *differential) compare(ctx context.Context, w *world, left *atomic.Int64) error {
+	for _, namespace := range w.namespaces {
+		if _, err := d.kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+	}
+	s := &subject{
+		differential: d, policy: newPolicy(w, d.kube.RbacV1()), cluster: &cluster{admin: d.admin},
+		name: types.NamespacedName{Namespace: w.executorNamespace, Name: w.executorName},
+	}
+	impersonating := rest.CopyConfig(d.managed)
+	impersonating.Impersonate = rest.ImpersonationConfig{UserName: access.UserName(s.name)}
+	var err error
+	if s.executor, err = dynamic.NewForConfig(impersonating); err != nil {
+		return err
+	}
+	if err := s.markers(ctx); err != nil {
+		return err
+	}
+	if err := s.fill(ctx); err != nil {
+		return err
+	}
+	for left.Add(-worksOfExecutor) > -worksOfExecutor {
+		if err := s.round(ctx); err != nil {
+			return fmt.Errorf("executor %s, policy %d: %w", s.name, s.step, err)
+		}
+	}
+	return nil
+}
+
+// round changes the policy and judges the works by it, twice: the second time from
+// what the agent remembers, and so that it does remember when the policy changes.
+func (s *subject) round(ctx context.Context) error {
+	if len(s.works) > 0 {
+		s.works = slices.Delete(s.works, 0, newWorks)
+	}
+	for len(s.works) < worksOfExecutor {
+		s.works = append(s.works, s.triple())
+	}
+	heard := s.changesOf(s.name).Load()
+	for range 1 + s.rng.IntN(4) {
+		if err := s.change(ctx); err != nil {
+			return err
+		}
+	}
+	if err := s.settle(ctx, s.kube); err != nil {
+		return err
+	}
+	flips := 0
+	for _, c := range s.works {
+		before, known := c.admitted, c.judged
+		if err := s.judge(ctx, c); err != nil {
+			return err
+		}
+		if known && before != c.admitted {
+			flips++
+		}
+	}
+	for _, c := range s.works {
+		if slices.ContainsFunc(c.manifests, func(m *manifest) bool { return !m.remembered() }) {
+			continue
+		}
+		if err := s.agree(ctx, c, c.expected); err != nil {
+			return err
+		}
+	}
+	if flips == 0 {
+		return nil
+	}
+	s.mu.Lock()
+	s.flips += flips
+	s.mu.Unlock()
+	if err := poll(ctx, func(context.Context) error {
+		if s.changesOf(s.name).Load() == heard {
+			return errors.New("not one change")
+		}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("the change of policy, which changed %d of the works, is heard of: %w", flips, err)
+	}
+	return nil
+}
+
+// judge finds out what becomes of a work's requests, and that it is admitted
+// accordingly.
+func (s *subject) judge(ctx context.Context, c *triple) error {
+	fates := make([]fate, len(c.manifests))
+	var err error
+	for i, m := range c.manifests {
+		if m.delivers != nil {
+			// When the binding is applied, the role is as the work leaves it.
+			if err := s.deliver(ctx, m.delivers, m.delivers.after()); err != nil {
+				return err
+			}
+		}
+		if fates[i], err = s.try(ctx, m); err != nil {
+			return err
+		}
+		if m.delivers != nil {
+			if err := s.deliver(ctx, m.delivers, m.delivers.before()); err != nil {
+				return err
+			}
+		}
+	}
+	expected := map[int]string{}
+	for i, m := range c.manifests {
+		if lacking := forbidden(fates[i], m.wanted()); len(lacking) > 0 {
+			expected[i] = strings.Join(lacking, "; ")
+		}
+	}
+	c.expected = expected
+	if err := s.agree(ctx, c, expected); err != nil {
+		return err
+	}
+	s.count(c, fates)
+	for _, m := range c.manifests {
+		if err := s.place(ctx, m, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deliver has a role on the cluster as given, and the API server know it.
+func (s *subject) deliver(ctx context.Context, role *manifest, as *unstructured.Unstructured) error {
+	if err := s.place(ctx, role, as); err != nil {
+		return err
+	}
+	s.touched[role.resource.kind] = true
+	return s.settle(ctx, s.kube)
+}
+
+// forbidden returns why those of the requests are forbidden that are.
+func forbidden(f fate, verbs []string) []string {
+	var reasons []string
+	for _, verb := range verbs {
+		if f[verb] != "" {
+			reasons = append(reasons, f[verb])
+		}
+	}
+	return reasons
+}
+
+// agree asks the agent until it refuses exactly the manifests that are expected to
+// be, and notes what it says if that is never.
+func (s *subject) agree(ctx context.Context, c *triple, expected map[int]string) error {
+	var got map[int]string
+	asked := 0
+	disagreement := poll(ctx, func(ctx context.Context) error {
+		asked++
+		now, err := s.admit(ctx, c)
+		if err != nil {
+			return err
+		}
+		got = now
+		if slices.Equal(slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(expected))) {
+			return nil
+		}
+		if c.byName, err = s.byName(ctx, c, got, expected); err == nil && !c.byName {
+			err = errors.New("another opinion")
+		}
+		return err
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.decisions += asked
+	if disagreement == nil {
+		c.judged, c.admitted = true, len(got) == 0
+		return nil
+	}
+	if got == nil {
+		return fmt.Errorf("%s: %w", c, disagreement)
+	}
+	s.wrong = append(s.wrong, fmt.Sprintf("%s as %s, policy %d:\n\tthe agent refuses %v\n\tthe cluster refuses %v", c, s.name, s.step, got, expected))
+	c.judged = false
+	if len(s.wrong) >= maxWrong {
+		return fmt.Errorf("the agent and the cluster are not of one opinion:\n%s", strings.Join(s.wrong, "\n"))
+	}
+	return ctx.Err()
+}
+
+// byName is whether the agent refuses more than the cluster does, and only roles that
+// the executor may escalate by their names: costs says why.
+func (s *subject) byName(ctx context.Context, c *triple, got, expected map[int]string) (bool, error) {
+	for i := range expected {
+		if _, refused := got[i]; !refused {
+			return false, nil
+		}
+	}
+	for i := range got {
+		if _, refused := expected[i]; refused {
+			continue
+		}
+		m := c.manifests[i]
+		if m.remembered() || m.resource.binds() || m.target.Strategy != workv1.UpdateStrategyTypeUpdate {
+			return false, nil
+		}
+		answer, err := s.kube.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: access.UserName(s.name), Groups: access.Groups(s.name),
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Verb: "escalate", Group: m.resource.Group, Resource: m.resource.Resource, Namespace: m.target.Namespace, Name: m.target.Name,
+			},
+		}}, metav1.CreateOptions{})
+		if err != nil || !answer.Status.Allowed {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// admit returns what the agent refuses, by manifest.
+func (s *subject) admit(ctx context.Context, c *triple) (map[int]string, error) {
+	w := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "cluster1", Name: "work"}}
+	w.Spec.Workload.Manifests = make([]workv1.Manifest, len(c.manifests))
+	w.Spec.Executor = &workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{
+		Type:           workv1.ExecutorSubjectTypeServiceAccount,
+		ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: s.name.Namespace, Name: s.name.Name},
+	}}
+	client, err := s.executors.Admit(ctx, work.AdmitRequest{Work: w, Targets: c.targets(), Acting: true})
+	var refusal *work.Refusal
+	switch {
+	case errors.As(err, &refusal):
+		if len(refusal.Manifests) == 0 {
+			return nil, fmt.Errorf("refused without a manifest: %w", err)
+		}
+		return refusal.Manifests, nil
+	case err != nil:
+		return nil, err
+	case client == nil:
+		return nil, errors.New("admitted without a client")
+	}
+	return map[int]string{}, nil
+}
+
+func poll(ctx context.Context, check func(context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		err := check(ctx)
+		if err != nil && (ctx.Err() == nil || last == nil) {
+			last = err
+		}
+		return err == nil, nil
+	})
+	if err != nil {
+		return errors.Join(err, last)
+	}
+	return nil
+}

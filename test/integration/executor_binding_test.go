@@ -1,0 +1,449 @@
+package integration_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"sigs.k8s.io/yaml"
+
+	authenticationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1alpha1"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	authenticationclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/authentication/v1alpha1"
+)
+
+// boundAccount is the account of the tests of bindings.
+const boundAccount = "deployer"
+
+var (
+	// boundExecutor is where the agent says that this account is.
+	boundExecutor = types.NamespacedName{Namespace: accountsNamespace, Name: boundAccount}
+
+	writeWorks = rbacv1.PolicyRule{
+		APIGroups: []string{"work.open-cluster-management.io"}, Resources: []string{"manifestworks"}, Verbs: []string{"get", "create", "update", "patch"},
+	}
+	writeAccountBindings = rbacv1.PolicyRule{
+		APIGroups: []string{"authentication.open-cluster-management.io"}, Resources: []string{"managedserviceaccountbindings"}, Verbs: []string{"get", "create", "update", "patch"},
+	}
+)
+
+// bindingScene is one test of bindings: a cluster of its own, whose agent is the test.
+type bindingScene struct {
+	*fleet
+	t       *testing.T
+	cluster string
+}
+
+// newBindingScene makes the cluster, with an account that is on it.
+func newBindingScene(t *testing.T) *bindingScene {
+	t.Helper()
+	f := shared(t)
+	s := &bindingScene{fleet: f, t: t, cluster: f.silentCluster(t)}
+	s.newAccount(boundAccount, accountsNamespace)
+	return s
+}
+
+// newAccount makes an account that the agent reports to be in a namespace, or not at
+// all if that is empty.
+func (s *bindingScene) newAccount(name, namespace string) {
+	s.t.Helper()
+	createAccount(s.t, s.ocm, account(s.cluster, name))
+	if namespace != "" {
+		s.reportAccount(s.t, s.cluster, name, placedIn(namespace, name))
+	}
+}
+
+func (s *bindingScene) bindings() authenticationclient.ManagedServiceAccountBindingInterface {
+	return s.ocm.AuthenticationV1alpha1().ManagedServiceAccountBindings(s.cluster)
+}
+
+// bind binds an account as an administrator.
+func (s *bindingScene) bind(account string, subjects ...rbacv1.Subject) *authenticationv1alpha1.ManagedServiceAccountBinding {
+	s.t.Helper()
+	return must(s.bindings().Create(s.t.Context(), accountBinding(account, subjects...), metav1.CreateOptions{}))(s.t)
+}
+
+func accountBinding(account string, subjects ...rbacv1.Subject) *authenticationv1alpha1.ManagedServiceAccountBinding {
+	return &authenticationv1alpha1.ManagedServiceAccountBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: account + "-users"},
+		Spec: authenticationv1alpha1.ManagedServiceAccountBindingSpec{
+			Ref: authenticationv1alpha1.ManagedServiceAccountReference{Name: account}, Subjects: subjects,
+		},
+	}
+}
+
+// writer may write the works of the cluster, but is nowhere granted execute-as.
+func (s *bindingScene) writer(c *caller) *caller {
+	s.t.Helper()
+	c.may(s.t, s.cluster, writeWorks)
+	return c
+}
+
+func (s *bindingScene) user(groups ...string) *caller {
+	s.t.Helper()
+	return s.writer(newCaller(s.t, s.Hub, "writer-"+rand.String(6), groups...))
+}
+
+// newWork creates a work with an executor.
+func (s *bindingScene) newWork(c *caller, cluster string, executor types.NamespacedName) (*workv1.ManifestWork, error) {
+	work := configMapWork("bound-" + rand.String(6))
+	work.Namespace = cluster
+	work.Spec.Executor = boundTo(executor)
+	return c.ocm.WorkV1().ManifestWorks(cluster).Create(s.t.Context(), work, metav1.CreateOptions{})
+}
+
+func boundTo(executor types.NamespacedName) *workv1.ManifestWorkExecutor {
+	return &workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{
+		Type:           workv1.ExecutorSubjectTypeServiceAccount,
+		ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: executor.Namespace, Name: executor.Name},
+	}}
+}
+
+// mayExecute checks that a caller creates and changes works as an executor, in every way.
+func (s *bindingScene) mayExecute(c *caller, executor types.NamespacedName) *workv1.ManifestWork {
+	s.t.Helper()
+	work, err := s.newWork(c, s.cluster, executor)
+	if err != nil {
+		s.t.Fatalf("%s creates a work: %v", c.name, err)
+	}
+	for way, write := range s.changes(c, work.Name, executor) {
+		if err := write(); err != nil {
+			s.t.Errorf("%s changes a work by %s: %v", c.name, way, err)
+		}
+	}
+	return work
+}
+
+// changes are the ways to change the spec of a work.
+func (s *bindingScene) changes(c *caller, name string, executor types.NamespacedName) map[string]func() error {
+	ctx, works := s.t.Context(), c.ocm.WorkV1().ManifestWorks(s.cluster)
+	manifest := func(value string) string {
+		return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"bound","namespace":"default"},"data":{"value":%q}}`, value+rand.String(6))
+	}
+	return map[string]func() error{
+		"update": func() error {
+			work, err := works.Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			work.Spec.Workload.Manifests[0].Raw = []byte(manifest("update"))
+			_, err = works.Update(ctx, work, metav1.UpdateOptions{})
+			return err
+		},
+		"patch": func() error {
+			_, err := works.Patch(ctx, name, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"workload":{"manifests":[%s]}}}`, manifest("patch")), metav1.PatchOptions{})
+			return err
+		},
+		"apply": func() error {
+			chosen, err := json.Marshal(boundTo(executor))
+			if err != nil {
+				return err
+			}
+			content := fmt.Appendf(nil, `{"apiVersion":"work.open-cluster-management.io/v1","kind":"ManifestWork","metadata":{"name":%q},"spec":{"executor":%s,"workload":{"manifests":[%s]}}}`,
+				name, chosen, manifest("apply"))
+			_, err = works.Patch(ctx, name, types.ApplyPatchType, content, metav1.PatchOptions{FieldManager: "test", Force: new(true)})
+			return err
+		},
+	}
+}
+
+// mayNotExecute checks that an error is the refusal of an executor, with the rule of
+// RBAC that would allow it and whatever else must be said.
+func (s *bindingScene) mayNotExecute(err error, cluster string, executor types.NamespacedName, texts ...string) {
+	s.t.Helper()
+	if !apierrors.IsForbidden(err) {
+		s.t.Errorf("got %v, not 403", err)
+		return
+	}
+	if got, want := pastedRule(s.t, err), (rbacv1.PolicyRule{
+		APIGroups: []string{"work.open-cluster-management.io"}, Resources: []string{"manifestworks"},
+		ResourceNames: []string{"system:serviceaccount:" + executor.Namespace + ":" + executor.Name}, Verbs: []string{"execute-as"},
+	}); got.String() != want.String() || !strings.Contains(err.Error(), "namespace "+cluster) {
+		s.t.Errorf("got %v\nnot the rule %v in %s", err, want, cluster)
+	}
+	for _, text := range texts {
+		if !strings.Contains(err.Error(), text) {
+			s.t.Errorf("got %v\nwithout: %s", err, text)
+		}
+	}
+}
+
+// pastedRule is the rule that a refusal names, as it would be pasted into a Role.
+func pastedRule(t *testing.T, err error) rbacv1.PolicyRule {
+	t.Helper()
+	_, text, _ := strings.Cut(err.Error(), "with the rule ")
+	text, _, said := strings.Cut(text, "}")
+	var rule rbacv1.PolicyRule
+	if !said {
+		t.Fatalf("no rule in: %v", err)
+	}
+	if err := yaml.UnmarshalStrict([]byte(text+"}"), &rule); err != nil {
+		t.Fatalf("%s} cannot be pasted: %v", text, err)
+	}
+	return rule
+}
+
+// TestExecutorBindingSubjects: whom a binding names may do what takes execute-as otherwise,
+// whether it is named as a user, by a group or as a service account.
+func TestExecutorBindingSubjects(t *testing.T) {
+	s := newBindingScene(t)
+	group := "writers-" + rand.String(6)
+	byName, byGroup, other := s.user(), s.user(group), s.user("others")
+	robot := s.writer(newAccountCaller(t, s.Hub, "default", "robot-"+rand.String(6)))
+
+	everybody := map[string]*caller{"user": byName, "group": byGroup, "service account": robot, "nobody": other}
+	for _, c := range everybody {
+		_, err := s.newWork(c, s.cluster, boundExecutor)
+		s.mayNotExecute(err, s.cluster, boundExecutor)
+	}
+	s.bind(boundAccount, byName.subject, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: group}, robot.subject)
+	var work *workv1.ManifestWork
+	for _, kind := range []string{"user", "group", "service account"} {
+		c := everybody[kind]
+		work = s.mayExecute(c, boundExecutor)
+		choice := must(s.ocm.WorkV1().ManifestWorks(s.cluster).Get(t.Context(), work.Name, metav1.GetOptions{}))(t).Status.ExecutorChoice
+		if choice == nil || choice.ChosenBy.Username != c.name {
+			t.Errorf("the executor was chosen by %v, not by %s", choice, c.name)
+		}
+	}
+	// A member of another group changes nothing of these works either.
+	for way, write := range s.changes(other, work.Name, boundExecutor) {
+		t.Run(way, func(t *testing.T) {
+			inner := *s
+			inner.t = t
+			inner.mayNotExecute(write(), s.cluster, boundExecutor)
+		})
+	}
+}
+
+// TestExecutorBindingAllowsNoMore: a binding lets the works of one cluster act as one
+// account of it, where this account is.
+func TestExecutorBindingAllowsNoMore(t *testing.T) {
+	s := newBindingScene(t)
+	c := s.user()
+	s.newAccount("admin", accountsNamespace)
+	s.newAccount("moved", "kube-system")
+	s.newAccount("silent", "")
+	for _, name := range []string{boundAccount, "moved", "silent", "absent"} {
+		s.bind(name, c.subject)
+	}
+	s.mayExecute(c, boundExecutor)
+
+	for name, executor := range map[string]types.NamespacedName{
+		"another account":               {Namespace: accountsNamespace, Name: "admin"},
+		"a name alike":                  {Namespace: accountsNamespace, Name: boundAccount + "2"},
+		"the account's name, elsewhere": {Namespace: "kube-system", Name: boundAccount},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inner := *s
+			inner.t = t
+			_, err := inner.newWork(c, s.cluster, executor)
+			inner.mayNotExecute(err, s.cluster, executor)
+		})
+	}
+
+	// From one executor to another takes leave for the new one.
+	work := s.mayExecute(c, boundExecutor)
+	admin := types.NamespacedName{Namespace: accountsNamespace, Name: "admin"}
+	chosen := must(json.Marshal(boundTo(admin)))(t)
+	_, err := c.ocm.WorkV1().ManifestWorks(s.cluster).Patch(t.Context(), work.Name, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"executor":%s}}`, chosen), metav1.PatchOptions{})
+	s.mayNotExecute(err, s.cluster, admin)
+
+	// The same account of another cluster is another account.
+	elsewhere := newBindingScene(t)
+	c.may(t, elsewhere.cluster, writeWorks)
+	_, err = elsewhere.newWork(c, elsewhere.cluster, boundExecutor)
+	elsewhere.mayNotExecute(err, elsewhere.cluster, boundExecutor)
+
+	// An account is where the agent says, and nowhere before it has said so.
+	absent, silent := types.NamespacedName{Namespace: accountsNamespace, Name: "absent"}, types.NamespacedName{Namespace: accountsNamespace, Name: "silent"}
+	for _, executor := range []types.NamespacedName{absent, silent} {
+		_, err = s.newWork(c, s.cluster, executor)
+		s.mayNotExecute(err, s.cluster, executor, executor.Name+"-users binds the user to ManagedServiceAccount "+executor.Name+", which no agent has reported to be on this cluster")
+	}
+	s.reportAccount(t, s.cluster, "silent", placedIn(accountsNamespace, "silent"))
+	eventually(t, "the reported account can be named", func(context.Context) error {
+		_, err := s.newWork(c, s.cluster, silent)
+		return err
+	})
+	asUsual, moved := types.NamespacedName{Namespace: accountsNamespace, Name: "moved"}, types.NamespacedName{Namespace: "kube-system", Name: "moved"}
+	eventually(t, "the server knows where the moved account is", func(context.Context) error {
+		_, err := s.newWork(c, s.cluster, moved)
+		return err
+	})
+	_, err = s.newWork(c, s.cluster, asUsual)
+	s.mayNotExecute(err, s.cluster, asUsual, "which is ServiceAccount kube-system/moved on this cluster")
+}
+
+// TestExecutorBindingEnds: what a binding does not say any more is refused at the very
+// next write.
+func TestExecutorBindingEnds(t *testing.T) {
+	s := newBindingScene(t)
+	ctx, c := t.Context(), s.user()
+	binding := s.bind(boundAccount, c.subject)
+	work := s.mayExecute(c, boundExecutor)
+	refused := func() {
+		t.Helper()
+		for way, write := range s.changes(c, work.Name, boundExecutor) {
+			if err := write(); !apierrors.IsForbidden(err) {
+				t.Errorf("%s: got %v, not 403", way, err)
+			}
+		}
+		_, err := s.newWork(c, s.cluster, boundExecutor)
+		s.mayNotExecute(err, s.cluster, boundExecutor)
+		// What leaves the spec alone is nobody's leave.
+		if _, err := c.ocm.WorkV1().ManifestWorks(s.cluster).Patch(ctx, work.Name, types.MergePatchType,
+			fmt.Appendf(nil, `{"metadata":{"labels":{"changed":%q}}}`, rand.String(6)), metav1.PatchOptions{}); err != nil {
+			t.Errorf("a label: %v", err)
+		}
+	}
+
+	subjects := func(subjects ...rbacv1.Subject) {
+		t.Helper()
+		content := must(json.Marshal(map[string]any{"spec": map[string]any{"subjects": subjects}}))(t)
+		must(s.bindings().Patch(ctx, binding.Name, types.MergePatchType, content, metav1.PatchOptions{}))(t)
+	}
+	for range 5 {
+		subjects(*user("somebody-else"))
+		refused()
+		subjects(*user("somebody-else"), c.subject)
+		s.mayExecute(c, boundExecutor)
+	}
+
+	// One that somebody else still holds up is as good as gone.
+	held := must(s.bindings().Patch(ctx, binding.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":["example.com/held"]}}`), metav1.PatchOptions{}))(t)
+	if err := s.bindings().Delete(ctx, held.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	refused()
+	must(s.bindings().Patch(ctx, binding.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}))(t)
+
+	s.bind(boundAccount, c.subject)
+	s.mayExecute(c, boundExecutor)
+	if err := s.bindings().Delete(ctx, binding.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	refused()
+}
+
+// TestExecutorBindingTakesLeave: to write bindings is not enough to bind an account to
+// anybody, oneself included.
+func TestExecutorBindingTakesLeave(t *testing.T) {
+	s := newBindingScene(t)
+	ctx := t.Context()
+	s.newAccount("admin", accountsNamespace)
+	c := s.user()
+	c.may(t, s.cluster, writeAccountBindings)
+	mine := c.ocm.AuthenticationV1alpha1().ManagedServiceAccountBindings(s.cluster)
+	leave := rbacv1.PolicyRule{
+		APIGroups: []string{"authentication.open-cluster-management.io"}, Resources: []string{"managedserviceaccounts"},
+		ResourceNames: []string{boundAccount}, Verbs: []string{"bind"},
+	}
+	refused := func(err error) {
+		t.Helper()
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "Role in namespace "+s.cluster) {
+			t.Fatalf("got %v, not 403", err)
+		}
+		if got := pastedRule(t, err); got.String() != leave.String() {
+			t.Errorf("the rule is %v, not %v", got, leave)
+		}
+	}
+	apply := func(subjects ...rbacv1.Subject) error {
+		binding := accountBinding(boundAccount, subjects...)
+		binding.APIVersion, binding.Kind = authenticationv1alpha1.SchemeGroupVersion.String(), "ManagedServiceAccountBinding"
+		_, err := mine.Patch(ctx, binding.Name, types.ApplyPatchType, must(json.Marshal(binding))(t), metav1.PatchOptions{FieldManager: "test", Force: new(true)})
+		return err
+	}
+
+	_, err := mine.Create(ctx, accountBinding(boundAccount, c.subject), metav1.CreateOptions{})
+	refused(err)
+	_, err = mine.Create(ctx, accountBinding(boundAccount, c.subject), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	refused(err)
+	refused(apply(c.subject))
+	if list := must(s.bindings().List(ctx, metav1.ListOptions{}))(t); len(list.Items) > 0 {
+		t.Fatalf("what was refused is stored: %v", list.Items)
+	}
+	_, err = s.newWork(c, s.cluster, boundExecutor)
+	s.mayNotExecute(err, s.cluster, boundExecutor)
+
+	// Nor can one be made of another's.
+	theirs := s.bind(boundAccount, *user("somebody-else"))
+	toMe := must(json.Marshal(map[string]any{"spec": map[string]any{"subjects": []rbacv1.Subject{c.subject}}}))(t)
+	_, err = mine.Patch(ctx, theirs.Name, types.MergePatchType, toMe, metav1.PatchOptions{})
+	refused(err)
+	refused(apply(c.subject))
+	changed := theirs.DeepCopy()
+	changed.Spec.Subjects = append(changed.Spec.Subjects, c.subject)
+	_, err = mine.Update(ctx, changed, metav1.UpdateOptions{})
+	refused(err)
+	// Not even to take somebody out of it, which deleting it takes another verb for.
+	_, err = mine.Patch(ctx, theirs.Name, types.MergePatchType, []byte(`{"spec":{"subjects":null}}`), metav1.PatchOptions{})
+	refused(err)
+	if _, err := mine.Patch(ctx, theirs.Name, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}); err != nil {
+		t.Errorf("a label: %v", err)
+	}
+
+	// The rule that the refusal names is all it takes, for this account.
+	c.may(t, s.cluster, leave)
+	eventually(t, "the rule has helped", func(ctx context.Context) error {
+		_, err := mine.Patch(ctx, theirs.Name, types.MergePatchType, toMe, metav1.PatchOptions{})
+		return err
+	})
+	s.mayExecute(c, boundExecutor)
+	_, err = mine.Create(ctx, accountBinding("admin", c.subject), metav1.CreateOptions{})
+	if !apierrors.IsForbidden(err) || !slices.Equal(pastedRule(t, err).ResourceNames, []string{"admin"}) {
+		t.Errorf("leave for one account is leave for another: %v", err)
+	}
+	_, err = mine.Patch(ctx, theirs.Name, types.MergePatchType, []byte(`{"spec":{"ref":{"name":"admin"}}}`), metav1.PatchOptions{})
+	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.ref") {
+		t.Errorf("another account: got %v, not 422", err)
+	}
+}
+
+// TestExecutorBindingForm: the namespace of the account is that of the binding, and a
+// binding of nobody is likely a mistake.
+func TestExecutorBindingForm(t *testing.T) {
+	s := newBindingScene(t)
+	ctx := t.Context()
+	admin := newCaller(t, s.Hub, "binder-"+rand.String(6), "system:masters")
+	bindings := admin.ocm.AuthenticationV1alpha1().ManagedServiceAccountBindings(s.cluster)
+
+	// Users and groups need no API group, as in seed 000.
+	binding := accountBinding(boundAccount, rbacv1.Subject{Kind: rbacv1.UserKind, Name: "dave"})
+	created := must(bindings.Create(ctx, binding, metav1.CreateOptions{}))(t)
+	if created.Spec.Ref.Namespace != s.cluster || created.Spec.Subjects[0].APIGroup != rbacv1.GroupName {
+		t.Errorf("stored is %v", created.Spec)
+	}
+	if texts := admin.warnings.take(); len(texts) > 0 {
+		t.Errorf("warnings: %q", texts)
+	}
+	// What leaves the namespace out means no other one.
+	created.Spec.Ref.Namespace = ""
+	if updated := must(bindings.Update(ctx, created, metav1.UpdateOptions{}))(t); updated.Generation != created.Generation || updated.Spec.Ref.Namespace != s.cluster {
+		t.Errorf("stored is %v, generation %d", updated.Spec, updated.Generation)
+	}
+	must(bindings.Patch(ctx, created.Name, types.MergePatchType, []byte(`{"spec":{"subjects":[]}}`), metav1.PatchOptions{}))(t)
+	if texts := admin.warnings.take(); len(texts) != 1 || !strings.Contains(texts[0], "names nobody") {
+		t.Errorf("warnings: %q", texts)
+	}
+
+	elsewhere := accountBinding("elsewhere", *user("dave"))
+	elsewhere.Spec.Ref.Namespace = cluster1
+	if _, err := bindings.Create(ctx, elsewhere, metav1.CreateOptions{}); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.ref.namespace") {
+		t.Errorf("an account of another namespace: got %v, not 422", err)
+	}
+	table := must(s.kubectl(t, "", "-n", s.cluster, "get", "msab", "-o", "wide"))(t)
+	for _, text := range []string{"ACCOUNT", "SUBJECTS", "SERVICE ACCOUNTS", created.Name} {
+		if !strings.Contains(table, text) {
+			t.Errorf("kubectl shows no %s:\n%s", text, table)
+		}
+	}
+}
