@@ -101,7 +101,6 @@ func newCache(size int) *cache {
 		evicted := key.(memoryKey)
 		if m := c.accounts[evicted.account]; m != nil && m.drop(evicted.question) {
 			m.lost = true
-			c.tidy(evicted.account)
 		}
 	})
 	return c
@@ -158,9 +157,10 @@ func (c *cache) forget(account types.NamespacedName) {
 	delete(c.accounts, account)
 }
 
-// tidy forgets an account of which nothing is remembered.
+// tidy forgets an account of which nothing is remembered, and nothing was that it
+// might still want to know of.
 func (c *cache) tidy(account types.NamespacedName) {
-	if m := c.accounts[account]; m != nil && len(m.answers) == 0 && len(m.flights) == 0 {
+	if m := c.accounts[account]; m != nil && !m.lost && len(m.answers) == 0 && len(m.flights) == 0 {
 		delete(c.accounts, account)
 	}
 }

@@ -11,10 +11,9 @@ const (
 	// settling is how long after an event of ours an API server may still judge by
 	// the policy before it: its authorizer has watches of its own.
 	settling = time.Second
-	// firstRecheck and lastRecheck are when accounts are told again after an event:
-	// when most API servers know of it, and when all do.
-	firstRecheck = 150 * time.Millisecond
-	lastRecheck  = settling + 100*time.Millisecond
+	// lastRecheck is when accounts are told again after an event, at the latest: when
+	// all API servers know of it.
+	lastRecheck = settling + 100*time.Millisecond
 	// recheckStep is how exactly that is kept, so that many events at once are told
 	// once.
 	recheckStep = 50 * time.Millisecond
@@ -22,6 +21,10 @@ const (
 	// more, every answer is taken for one that they concern.
 	maxUnsettled = 256
 )
+
+// rechecks are when accounts are told again after an event. Most API servers know of
+// it by the first; the others are for those that are slow, so that nobody waits long.
+var rechecks = []time.Duration{100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond, 800 * time.Millisecond, lastRecheck}
 
 // recheck is an account that is told at a time.
 type recheck struct {
@@ -86,7 +89,7 @@ func (u *unsettledEvents) last(account types.NamespacedName, request Request, at
 // recheckTimes are when an account is told again after an event.
 func recheckTimes(event time.Time) []time.Time {
 	var times []time.Time
-	for _, after := range []time.Duration{firstRecheck, lastRecheck} {
+	for _, after := range rechecks {
 		// Rounded up: earlier would be too early.
 		times = append(times, event.Add(after+recheckStep-1).Truncate(recheckStep))
 	}

@@ -523,3 +523,41 @@ func TestGrantAndRevocationAreTold(t *testing.T) {
 		return nil
 	})
 }
+
+// A powerless executor is not told what the roles of the cluster grant, or which
+// there are: the message goes to the hub, to whoever may have works act as it.
+func TestRefusalDisclosesNoRoles(t *testing.T) {
+	f := newFixture(t)
+	f.make(`{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: there, namespace: NS}, rules: [{apiGroups: [""], resources: [secrets], resourceNames: [undisclosed], verbs: [get]}]}`)
+	executors := f.executors(executor.Impersonate, nil)
+	message := func(manifest string) string {
+		t.Helper()
+		_, err := executors.Admit(t.Context(), f.request(workv1.UpdateStrategyTypeUpdate, manifest))
+		var refusal *work.Refusal
+		if !errors.As(err, &refusal) || refusal.Manifests[0] == "" {
+			t.Fatalf("not refused: %v", err)
+		}
+		return refusal.Manifests[0]
+	}
+	binding := func(role string) string {
+		return `{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: b, namespace: NS}, roleRef: {kind: Role, name: ` + role + `}, subjects: [{kind: User, name: u}]}`
+	}
+	there, absent := message(binding("there")), message(binding("absent"))
+	if strings.Contains(there, "undisclosed") || strings.ReplaceAll(there, `there`, `absent`) != absent {
+		t.Errorf("a role is disclosed:\n%s\n%s", there, absent)
+	}
+	if want := `resources: [roles], resourceNames: [there], verbs: [bind]}`; !strings.Contains(there, want) {
+		t.Errorf("the right to bind is not named: %s", there)
+	}
+	if kept := message(`{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: there, namespace: NS}}`); strings.Contains(kept, "undisclosed") {
+		t.Errorf("what the role has is disclosed: %s", kept)
+	}
+	// To who may write the binding, the API server says it as well.
+	f.allow(f.namespace, `{apiGroups: [rbac.authorization.k8s.io], resources: [rolebindings], verbs: ["*"]}`)
+	f.eventually("it says what is missing", func() error {
+		if got := message(binding("there")); !strings.Contains(got, "undisclosed") {
+			return errors.New(got)
+		}
+		return nil
+	})
+}

@@ -55,7 +55,10 @@ func (p *pass) judge(ctx context.Context, targets []work.Target) (map[int]string
 		}
 		if g := grants[i]; g != nil && !p.allowed(g.requests) {
 			var err error
-			if s.grant, err = p.judgeGrant(ctx, target, g, len(s.requests) == 0); err != nil {
+			if len(s.requests) > 0 && p.looksUp(g) {
+				// Who may not write it is not told what roles of the cluster grant.
+				s.grant = &grantShortfall{grant: g, undisclosed: true}
+			} else if s.grant, err = p.judgeGrant(ctx, target, g, len(s.requests) == 0); err != nil {
 				return nil, err
 			}
 		}
@@ -111,6 +114,15 @@ func (p *pass) allowed(requests []access.Request) bool {
 		}
 	}
 	return true
+}
+
+// looksUp is whether judging a grant takes what a role of the cluster grants.
+func (p *pass) looksUp(g *grant) bool {
+	if g.ref == nil {
+		return g.keeps()
+	}
+	delivered := p.delivered[g.role()]
+	return delivered == nil || !delivered.replaces(p.mode)
 }
 
 // judgeGrant compares what a role or binding grants with what the executor holds.

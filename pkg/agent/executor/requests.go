@@ -1,6 +1,7 @@
 package executor
 
 import (
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent/access"
@@ -18,10 +19,20 @@ func requestsOf(mode Mode, target work.Target) []access.Request {
 	if target.Strategy != workv1.UpdateStrategyTypeCreateOnly {
 		requests = append(requests, requestOf("update", target), requestOf("patch", target))
 	}
-	if target.Removed {
+	if target.Removed || mode == Impersonate && replaceable(target) {
 		requests = append(requests, requestOf("delete", target))
 	}
 	return requests
+}
+
+// replaceable is whether the object is deleted and created again when its role
+// changes, since the roleRef of a binding cannot be changed. In mode Review the agent
+// does that as itself, and asks when it comes to it.
+func replaceable(target work.Target) bool {
+	if target.Strategy != workv1.UpdateStrategyTypeUpdate || target.Resource.Group != rbacv1.GroupName {
+		return false
+	}
+	return target.Resource.Resource == "rolebindings" || target.Resource.Resource == "clusterrolebindings"
 }
 
 // requestOf is a request that names the object.

@@ -42,6 +42,8 @@ type grantShortfall struct {
 	// if there are too many rules to compare, and aggregated if the role collects
 	// the rules of others, or has done so until now.
 	unknown, tooMany, aggregated bool
+	// undisclosed is set if it was not found out what is granted.
+	undisclosed bool
 }
 
 func (s *shortfall) empty() bool {
@@ -103,6 +105,10 @@ func (s *shortfall) lacking(executor types.NamespacedName) string {
 func (g *grantShortfall) message(executor types.NamespacedName) string {
 	var text string
 	switch {
+	case g.undisclosed && g.ref != nil:
+		text = fmt.Sprintf("the executor %s must also hold what the %s grants", executor, g.boundText())
+	case g.undisclosed:
+		text = fmt.Sprintf("the executor %s must also hold what the role grants", executor)
 	case g.unknown:
 		text = fmt.Sprintf("the executor %s may not bind the %s, which does not exist", executor, g.boundText())
 	case g.aggregated:
@@ -123,6 +129,9 @@ func (g *grantShortfall) message(executor types.NamespacedName) string {
 		rule.ResourceNames = []string{request.Name}
 	}
 	also := ""
+	if g.undisclosed {
+		return text + ", or " + holder(g.namespace) + " with the rule " + ruleText(rule)
+	}
 	if !g.unknown && !g.tooMany && !g.aggregated {
 		also = "these, or "
 	}
