@@ -38,6 +38,9 @@ func TestExecutor(t *testing.T) {
 		"permission-as":    testPermissionAs,
 		"no-impersonation": testNoImpersonation,
 		"admission":        testAdmission,
+		"idle-chosen":      testIdleChosen,
+		"never-deleted":    testNeverDeleted,
+		"revoked-midway":   testRevokedMidway,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -101,7 +101,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	fs.StringVar(&o.HubKubeconfig, "hub-kubeconfig", o.HubKubeconfig, "File with the address of the hub and the credentials of this agent there. Required without --bootstrap-kubeconfig.")
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "File with the address of the managed cluster and the credentials of this agent there. The agent's own ServiceAccount is used when this is empty.")
 	fs.StringVar(&o.ClusterName, "cluster-name", o.ClusterName, "Name of the managed cluster on the hub. Required.")
-	fs.StringVar(&o.AgentID, "agent-id", o.AgentID, "Identity of this agent in the AppliedManifestWorks it writes. The hash of the hub's URL when this is empty.")
+	fs.StringVar(&o.AgentID, "agent-id", o.AgentID, "Identity of this agent in the AppliedManifestWorks it writes. The hash of the hub's URL when this is empty. Agents of two hubs must not have the same.")
 	fs.StringVar(&o.HealthBindAddress, "health-bind-address", o.HealthBindAddress, "Address on which /healthz, /livez, /readyz and /metrics are served over HTTP; 0 for none.")
 	fs.Float32Var(&o.QPS, "kube-api-qps", o.QPS, "Requests per second to the hub, and as many to the managed cluster; negative for no limit.")
 	fs.IntVar(&o.Burst, "kube-api-burst", o.Burst, "Requests to the hub, and as many to the managed cluster, that may exceed --kube-api-qps at once.")

@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -80,7 +81,7 @@ func (i *hubIdentity) user(ctx context.Context) (user.Info, error) {
 	}
 	info := review.Status.UserInfo
 	if info.Username == "" {
-		return nil, fmt.Errorf("self subject review: the hub has answered without a user name")
+		return nil, errors.New("self subject review: the hub has answered without a user name")
 	}
 	known := &user.DefaultInfo{Name: info.Username, UID: info.UID, Groups: info.Groups, Extra: map[string][]string{}}
 	for key, values := range info.Extra {

@@ -1,13 +1,9 @@
 package bench_test
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -24,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -82,14 +79,9 @@ func startExecuting(b *testing.B) *executing {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		b.Fatal(err)
 	}
-	policy := filepath.Join(dir, "hub-audit-policy.yaml")
-	if err := os.WriteFile(policy, []byte(auditOf(localhub.AgentUser(cluster1))), 0o600); err != nil {
-		b.Fatal(err)
-	}
-	e := &executing{hubLog: filepath.Join(dir, "hub-audit.log")}
 	inner, err := localhub.NewFleet(localhub.FleetOptions{
 		Dir: dir, Clusters: []string{cluster1},
-		HubArgs:            []string{"--audit-policy-file=" + policy, "--audit-log-path=" + e.hubLog},
+		HubAuditPolicy:     auditOf(localhub.AgentUser(cluster1)),
 		ManagedAuditPolicy: auditOf("system:serviceaccount:" + localhub.AgentNamespace + ":agent"),
 	})
 	if err != nil {
@@ -107,8 +99,7 @@ func startExecuting(b *testing.B) *executing {
 	if err := inner.Start(ctx); err != nil {
 		b.Fatal(err)
 	}
-	e.managedLog = inner.Members[0].AuditLog()
-	e.fleet = &fleet{Fleet: inner}
+	e := &executing{fleet: &fleet{Fleet: inner}, hubLog: inner.Hub.AuditLog(), managedLog: inner.Members[0].AuditLog()}
 	if e.ocm, err = versioned.NewForConfig(inner.Hub.AdminConfig()); err != nil {
 		b.Fatal(err)
 	}
@@ -144,42 +135,26 @@ func (r requests) String() string {
 func read(b *testing.B, path string, offset int64) (requests, int64) {
 	b.Helper()
 	found := requests{}
-	log, err := os.Open(path)
-	if errors.Is(err, os.ErrNotExist) {
-		// Nothing was noted as yet.
-		return found, 0
-	}
+	events, end, err := localhub.ReadAudit(path, offset)
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer func() { _ = log.Close() }()
-	if _, err := log.Seek(offset, io.SeekStart); err != nil {
-		b.Fatal(err)
-	}
-	lines := bufio.NewReader(log)
-	for {
-		line, err := lines.ReadBytes('\n')
-		if err != nil {
-			// A line without an end is still being written.
-			return found, offset
-		}
-		offset += int64(len(line))
-		var event struct {
-			Verb, RequestURI string
-			ObjectRef        *struct{ Resource, Subresource string }
-		}
-		if err := json.Unmarshal(bytes.TrimSpace(line), &event); err != nil {
-			b.Fatalf("%s: %v", path, err)
-		}
+	for _, event := range events {
 		if event.Verb == "watch" {
 			continue
 		}
-		what := event.Verb + " " + event.RequestURI
-		if ref := event.ObjectRef; ref != nil {
-			what = strings.TrimSuffix(event.Verb+" "+ref.Resource+"/"+ref.Subresource, "/")
-		}
-		found[what]++
+		found[asked(&event)]++
 	}
+	return found, end
+}
+
+// asked is the verb and the resource of a request.
+func asked(event *auditv1.Event) string {
+	ref := event.ObjectRef
+	if ref == nil {
+		return event.Verb + " " + event.RequestURI
+	}
+	return strings.TrimSuffix(event.Verb+" "+ref.Resource+"/"+ref.Subresource, "/")
 }
 
 const reviewing = "create subjectaccessreviews"

@@ -1,10 +1,8 @@
 package bench_test
 
 import (
-	"bufio"
 	"context"
 	"crypto/x509/pkix"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -45,16 +43,6 @@ const (
 	leasePeriod = time.Minute
 
 	serverUser = "system:serviceaccount:" + localhub.HubNamespace + ":" + localhub.ServerName
-
-	// onlyTheServer has the hub note the requests of our server.
-	onlyTheServer = `apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: ["RequestReceived", "ResponseStarted"]
-rules:
-- level: Metadata
-  users: ["` + serverUser + `"]
-- level: None
-`
 )
 
 // registrationHub is a hub that clusters join of which no part runs.
@@ -62,7 +50,6 @@ type registrationHub struct {
 	*localhub.Fleet
 	admin, bootstrap       *versioned.Clientset
 	hub, bootstrapRequests *kubernetes.Clientset
-	auditLog               string
 }
 
 func startRegistrationHub(b *testing.B, name string, env []string, args ...string) *registrationHub {
@@ -74,15 +61,9 @@ func startRegistrationHub(b *testing.B, name string, env []string, args ...strin
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		b.Fatal(err)
 	}
-	policy := filepath.Join(dir, "audit-policy.yaml")
-	if err := os.WriteFile(policy, []byte(onlyTheServer), 0o600); err != nil {
-		b.Fatal(err)
-	}
-	h := &registrationHub{auditLog: filepath.Join(dir, "audit.log")}
+	h := &registrationHub{}
 	var err error
-	h.Fleet, err = localhub.NewFleet(localhub.FleetOptions{
-		Dir: dir, HubArgs: []string{"--audit-policy-file=" + policy, "--audit-log-path=" + h.auditLog}, APIServerArgs: args,
-	})
+	h.Fleet, err = localhub.NewFleet(localhub.FleetOptions{Dir: dir, HubAuditPolicy: auditOf(serverUser), APIServerArgs: args})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -238,33 +219,13 @@ func (h *registrationHub) join(b *testing.B, name string) (usable, works time.Du
 // requests returns what our server has asked the hub for so far, by verb and resource.
 func (h *registrationHub) requests(b *testing.B) map[string]int {
 	b.Helper()
-	file, err := os.Open(h.auditLog)
+	events, _, err := localhub.ReadAudit(h.Hub.AuditLog(), 0)
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer func() { _ = file.Close() }()
 	counts := map[string]int{}
-	scanner := bufio.NewScanner(file)
-	scanner.Buffer(nil, 1<<20)
-	for scanner.Scan() {
-		var event struct {
-			Verb      string `json:"verb"`
-			ObjectRef struct {
-				Resource    string `json:"resource"`
-				Subresource string `json:"subresource"`
-			} `json:"objectRef"`
-		}
-		if err := json.Unmarshal(scanner.Bytes(), &event); err != nil {
-			continue // the line that is being written
-		}
-		what := event.Verb + " " + event.ObjectRef.Resource
-		if event.ObjectRef.Subresource != "" {
-			what += "/" + event.ObjectRef.Subresource
-		}
-		counts[what]++
-	}
-	if err := scanner.Err(); err != nil {
-		b.Fatal(err)
+	for _, event := range events {
+		counts[asked(&event)]++
 	}
 	return counts
 }
@@ -300,7 +261,7 @@ func BenchmarkRegistration(b *testing.B) {
 		report(b, "accept to the first request with the certificate", "usable", usable)
 		report(b, "accept to the first list of works", "works", works)
 
-		before, asked := resident(b, h.Server.PID()), h.requests(b)
+		before, counted := resident(b, h.Server.PID()), h.requests(b)
 		fleet := make([]string, count)
 		for i := range fleet {
 			fleet[i] = fmt.Sprintf("fleet-%d-%d", n, i)
@@ -317,7 +278,7 @@ func BenchmarkRegistration(b *testing.B) {
 			b.Fatal(err)
 		}
 		took, after := time.Since(started), resident(b, h.Server.PID())
-		total, text := since(asked, h.requests(b))
+		total, text := since(counted, h.requests(b))
 		b.ReportMetric(took.Seconds(), "fleet-s")
 		b.ReportMetric(after, "apiserver-MB")
 		b.ReportMetric(float64(total)/float64(count), "requests/cluster")
@@ -325,10 +286,10 @@ func BenchmarkRegistration(b *testing.B) {
 		fmt.Printf("requests of the server to the hub meanwhile: %.1f a cluster (%s)\n", float64(total)/float64(count), text)
 
 		h.renewLeases(b, fleet) // the first renewal of each is news
-		asked = h.requests(b)
+		counted = h.requests(b)
 		started = time.Now()
 		h.renewLeases(b, fleet)
-		total, text = since(asked, h.requests(b))
+		total, text = since(counted, h.requests(b))
 		perMinute := float64(total) / time.Since(started).Minutes()
 		b.ReportMetric(perMinute, "idle-requests/min")
 		fmt.Printf("%d idle clusters that renew their leases: %.0f requests of the server to the hub a minute (%s); apiserver %.0f MB resident\n", count, perMinute, text, resident(b, h.Server.PID()))

@@ -44,7 +44,7 @@ var (
 var lifecycle = []string{"get", "create", "update", "patch", "delete"}
 
 func (w *world) resource() resource {
-	if w.chance(35) {
+	if w.chance(40) {
 		return pick(w, rbacResources)
 	}
 	return pick(w, plainResources)
@@ -56,10 +56,27 @@ func (w *world) rules(cluster bool) []rbacv1.PolicyRule {
 	for range w.rng.IntN(5) {
 		rules = append(rules, w.rule())
 	}
+	if w.chance(15) {
+		rules = append(rules, w.delegation()...)
+	}
 	if cluster && w.chance(25) {
 		rules = append(rules, w.urlRule())
 	}
 	return rules
+}
+
+// delegation are the rules of who looks after some roles, whatever they grant.
+func (w *world) delegation() []rbacv1.PolicyRule {
+	looksAfter := rbacv1.PolicyRule{
+		APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles", "clusterroles"},
+		Verbs: w.some([]string{"escalate", "bind"}, 1, 2), ResourceNames: w.some(append([]string{w.id + "-role-0", "view"}, w.names...), 1, 3),
+	}
+	if w.chance(30) {
+		looksAfter.ResourceNames = nil
+	}
+	return []rbacv1.PolicyRule{looksAfter, {
+		APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles", "clusterroles", "rolebindings", "clusterrolebindings"}, Verbs: lifecycle,
+	}}
 }
 
 func (w *world) urlRule() rbacv1.PolicyRule {

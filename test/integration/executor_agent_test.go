@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
-	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
@@ -107,7 +106,7 @@ func (s *scene) asked(all requests) {
 			s.t.Fatal(err)
 		}
 		spec := review.Spec
-		if spec.User != serviceaccount.MakeUsername(s.executor.Namespace, s.executor.Name) {
+		if spec.User != executorName(s.executor) {
 			continue
 		}
 		if want := sets.New("system:serviceaccounts", "system:authenticated", "system:serviceaccounts:"+s.executor.Namespace); !sets.New(spec.Groups...).Equal(want) {
@@ -167,7 +166,7 @@ func TestExecutorAppliesAllOrNothing(t *testing.T) {
 			if !strings.Contains(message, s.namespace) || !strings.Contains(message, s.executor.String()) {
 				t.Errorf("the condition names neither namespace nor executor: %s", message)
 			}
-			rules := s.rulesIn(message)
+			rules := rulesIn(s.t, message)
 			verbs := sets.New[string]()
 			for _, rule := range rules {
 				verbs.Insert(rule.Verbs...)
@@ -326,7 +325,7 @@ func TestExecutorRevokedDeleteStillRemoves(t *testing.T) {
 	s.reports(work.Name, metav1.ConditionTrue)
 	s.setRules("held", ruleFor("", "configmaps", "get", "create", "update", "patch"))
 	message := s.said(s.refused(work.Name), 0)
-	if rules := s.rulesIn(message); len(rules) != 1 || !slices.Equal(rules[0].Verbs, []string{"delete"}) {
+	if rules := rulesIn(s.t, message); len(rules) != 1 || !slices.Equal(rules[0].Verbs, []string{"delete"}) {
 		t.Errorf("not only delete is missing: %s", message)
 	}
 
@@ -431,7 +430,7 @@ func TestExecutorDeliversClusterPermissions(t *testing.T) {
 	refused := s.refused(delivered.Name)
 	var missing []rbacv1.PolicyRule
 	for i := range refused.Status.ResourceStatus.Manifests {
-		missing = append(missing, s.rulesIn(s.said(refused, i))...)
+		missing = append(missing, rulesIn(s.t, s.said(refused, i))...)
 	}
 	rbac := func(r requests) requests {
 		return r.filter(func(event *auditv1.Event) bool {

@@ -1,12 +1,9 @@
 package integration_test
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -16,7 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
-	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+
+	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
 // requestsOfAgent is an audit policy for a managed cluster that logs whatever its
@@ -61,7 +59,7 @@ func (s *scene) now() int64 {
 func (s *scene) since(place int64) requests {
 	s.t.Helper()
 	s.fence()
-	events, err := readAudit(s.Members[0].AuditLog(), place)
+	events, _, err := localhub.ReadAudit(s.Members[0].AuditLog(), place)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -81,7 +79,7 @@ func (s *scene) fence() {
 		s.t.Fatalf("a fence of the audit log: %v", err)
 	}
 	eventually(s.t, "the audit log has what was done before", func(context.Context) error {
-		events, err := readAudit(path, info.Size())
+		events, _, err := localhub.ReadAudit(path, info.Size())
 		if err != nil {
 			return err
 		}
@@ -90,31 +88,6 @@ func (s *scene) fence() {
 		}
 		return nil
 	})
-}
-
-func readAudit(path string, from int64) (requests, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = file.Close() }()
-	if _, err := file.Seek(from, io.SeekStart); err != nil {
-		return nil, err
-	}
-	content, err := io.ReadAll(file)
-	if err != nil {
-		return nil, err
-	}
-	var events requests
-	// The last line may be only half written.
-	for line := range bytes.Lines(content[:bytes.LastIndexByte(content, '\n')+1]) {
-		var event auditv1.Event
-		if err := json.Unmarshal(line, &event); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-		events = append(events, event)
-	}
-	return events, nil
 }
 
 // writing are the verbs that change something.
@@ -145,7 +118,7 @@ func (r requests) asItself() requests {
 
 // as are those of the agent with the permissions of a ServiceAccount.
 func (r requests) as(account types.NamespacedName) requests {
-	name := serviceaccount.MakeUsername(account.Namespace, account.Name)
+	name := executorName(account)
 	return r.filter(func(event *auditv1.Event) bool {
 		return event.ImpersonatedUser != nil && event.ImpersonatedUser.Username == name
 	})

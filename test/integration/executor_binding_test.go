@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
-	"sigs.k8s.io/yaml"
 
 	authenticationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
@@ -28,10 +27,10 @@ var (
 	boundExecutor = types.NamespacedName{Namespace: accountsNamespace, Name: boundAccount}
 
 	writeWorks = rbacv1.PolicyRule{
-		APIGroups: []string{"work.open-cluster-management.io"}, Resources: []string{"manifestworks"}, Verbs: []string{"get", "create", "update", "patch"},
+		APIGroups: []string{workv1.GroupName}, Resources: []string{"manifestworks"}, Verbs: []string{"get", "create", "update", "patch"},
 	}
 	writeAccountBindings = rbacv1.PolicyRule{
-		APIGroups: []string{"authentication.open-cluster-management.io"}, Resources: []string{"managedserviceaccountbindings"}, Verbs: []string{"get", "create", "update", "patch"},
+		APIGroups: []string{authenticationv1alpha1.GroupName}, Resources: []string{"managedserviceaccountbindings"}, Verbs: []string{"get", "create", "update", "patch"},
 	}
 )
 
@@ -96,15 +95,8 @@ func (s *bindingScene) user(groups ...string) *caller {
 func (s *bindingScene) newWork(c *caller, cluster string, executor types.NamespacedName) (*workv1.ManifestWork, error) {
 	work := configMapWork("bound-" + rand.String(6))
 	work.Namespace = cluster
-	work.Spec.Executor = boundTo(executor)
+	work.Spec.Executor = executorOf(executor)
 	return c.ocm.WorkV1().ManifestWorks(cluster).Create(s.t.Context(), work, metav1.CreateOptions{})
-}
-
-func boundTo(executor types.NamespacedName) *workv1.ManifestWorkExecutor {
-	return &workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{
-		Type:           workv1.ExecutorSubjectTypeServiceAccount,
-		ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: executor.Namespace, Name: executor.Name},
-	}}
 }
 
 // mayExecute checks that a caller creates and changes works as an executor, in every way.
@@ -143,7 +135,7 @@ func (s *bindingScene) changes(c *caller, name string, executor types.Namespaced
 			return err
 		},
 		"apply": func() error {
-			chosen, err := json.Marshal(boundTo(executor))
+			chosen, err := json.Marshal(executorOf(executor))
 			if err != nil {
 				return err
 			}
@@ -163,10 +155,7 @@ func (s *bindingScene) mayNotExecute(err error, cluster string, executor types.N
 		s.t.Errorf("got %v, not 403", err)
 		return
 	}
-	if got, want := pastedRule(s.t, err), (rbacv1.PolicyRule{
-		APIGroups: []string{"work.open-cluster-management.io"}, Resources: []string{"manifestworks"},
-		ResourceNames: []string{"system:serviceaccount:" + executor.Namespace + ":" + executor.Name}, Verbs: []string{"execute-as"},
-	}); got.String() != want.String() || !strings.Contains(err.Error(), "namespace "+cluster) {
+	if got, want := ruleIn(s.t, err.Error()), executeAs(executorName(executor)); got.String() != want.String() || !strings.Contains(err.Error(), "namespace "+cluster) {
 		s.t.Errorf("got %v\nnot the rule %v in %s", err, want, cluster)
 	}
 	for _, text := range texts {
@@ -174,21 +163,6 @@ func (s *bindingScene) mayNotExecute(err error, cluster string, executor types.N
 			s.t.Errorf("got %v\nwithout: %s", err, text)
 		}
 	}
-}
-
-// pastedRule is the rule that a refusal names, as it would be pasted into a Role.
-func pastedRule(t *testing.T, err error) rbacv1.PolicyRule {
-	t.Helper()
-	_, text, _ := strings.Cut(err.Error(), "with the rule ")
-	text, _, said := strings.Cut(text, "}")
-	var rule rbacv1.PolicyRule
-	if !said {
-		t.Fatalf("no rule in: %v", err)
-	}
-	if err := yaml.UnmarshalStrict([]byte(text+"}"), &rule); err != nil {
-		t.Fatalf("%s} cannot be pasted: %v", text, err)
-	}
-	return rule
 }
 
 // TestExecutorBindingSubjects: whom a binding names may do what takes execute-as otherwise,
@@ -204,7 +178,7 @@ func TestExecutorBindingSubjects(t *testing.T) {
 		_, err := s.newWork(c, s.cluster, boundExecutor)
 		s.mayNotExecute(err, s.cluster, boundExecutor)
 	}
-	s.bind(boundAccount, byName.subject, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: group}, robot.subject)
+	s.bind(boundAccount, byName.subject, groupSubject(group), robot.subject)
 	var work *workv1.ManifestWork
 	for _, kind := range []string{"user", "group", "service account"} {
 		c := everybody[kind]
@@ -253,7 +227,7 @@ func TestExecutorBindingAllowsNoMore(t *testing.T) {
 	// From one executor to another takes leave for the new one.
 	work := s.mayExecute(c, boundExecutor)
 	admin := types.NamespacedName{Namespace: accountsNamespace, Name: "admin"}
-	chosen := must(json.Marshal(boundTo(admin)))(t)
+	chosen := must(json.Marshal(executorOf(admin)))(t)
 	_, err := c.ocm.WorkV1().ManifestWorks(s.cluster).Patch(t.Context(), work.Name, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"executor":%s}}`, chosen), metav1.PatchOptions{})
 	s.mayNotExecute(err, s.cluster, admin)
 
@@ -344,7 +318,7 @@ func TestExecutorBindingTakesLeave(t *testing.T) {
 	c.may(t, s.cluster, writeAccountBindings)
 	mine := c.ocm.AuthenticationV1alpha1().ManagedServiceAccountBindings(s.cluster)
 	leave := rbacv1.PolicyRule{
-		APIGroups: []string{"authentication.open-cluster-management.io"}, Resources: []string{"managedserviceaccounts"},
+		APIGroups: []string{authenticationv1alpha1.GroupName}, Resources: []string{"managedserviceaccounts"},
 		ResourceNames: []string{boundAccount}, Verbs: []string{"bind"},
 	}
 	refused := func(err error) {
@@ -352,7 +326,7 @@ func TestExecutorBindingTakesLeave(t *testing.T) {
 		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "Role in namespace "+s.cluster) {
 			t.Fatalf("got %v, not 403", err)
 		}
-		if got := pastedRule(t, err); got.String() != leave.String() {
+		if got := ruleIn(t, err.Error()); got.String() != leave.String() {
 			t.Errorf("the rule is %v, not %v", got, leave)
 		}
 	}
@@ -399,7 +373,7 @@ func TestExecutorBindingTakesLeave(t *testing.T) {
 	})
 	s.mayExecute(c, boundExecutor)
 	_, err = mine.Create(ctx, accountBinding("admin", c.subject), metav1.CreateOptions{})
-	if !apierrors.IsForbidden(err) || !slices.Equal(pastedRule(t, err).ResourceNames, []string{"admin"}) {
+	if !apierrors.IsForbidden(err) || !slices.Equal(ruleIn(t, err.Error()).ResourceNames, []string{"admin"}) {
 		t.Errorf("leave for one account is leave for another: %v", err)
 	}
 	_, err = mine.Patch(ctx, theirs.Name, types.MergePatchType, []byte(`{"spec":{"ref":{"name":"admin"}}}`), metav1.PatchOptions{})

@@ -111,7 +111,7 @@ func TestExecutorGivesAwayWhatItHolds(t *testing.T) {
 		t.Errorf("the role became %v", given.Rules)
 	}
 	// Of a role: the verb escalate on it; of a binding: bind on the role.
-	s.grant("allowed", slices.Concat(s.rulesIn(s.said(refused, 0)), s.rulesIn(s.said(refused, 1)))...)
+	s.grant("allowed", slices.Concat(rulesIn(s.t, s.said(refused, 0)), rulesIn(s.t, s.said(refused, 1)))...)
 	s.reports(work.Name, metav1.ConditionTrue)
 	eventually(t, "the role has changed", func(ctx context.Context) error {
 		given, err := s.managed.RbacV1().Roles(s.namespace).Get(ctx, "given", metav1.GetOptions{})

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -24,7 +23,6 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	authenticated "k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/util/retry"
-	"sigs.k8s.io/yaml"
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
@@ -275,13 +273,17 @@ func (s *scene) retry(change func() error) {
 // then on, no write can get through that impersonates it.
 func (s *scene) denied(attributes authorizationv1.ResourceAttributes) {
 	s.t.Helper()
-	sar := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User:               serviceaccount.MakeUsername(s.executor.Namespace, s.executor.Name),
-		Groups:             append(serviceaccount.MakeGroupNames(s.executor.Namespace), authenticated.AllAuthenticated),
-		ResourceAttributes: &attributes,
+	s.deniedTo(executorName(s.executor), append(serviceaccount.MakeGroupNames(s.executor.Namespace), authenticated.AllAuthenticated), attributes)
+}
+
+// deniedTo is denied for anybody.
+func (s *scene) deniedTo(user string, groups []string, attributes authorizationv1.ResourceAttributes) {
+	s.t.Helper()
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: user, Groups: groups, ResourceAttributes: &attributes,
 	}}
-	eventually(s.t, "the managed cluster denies "+s.executor.String(), func(ctx context.Context) error {
-		answer, err := s.managed.AuthorizationV1().SubjectAccessReviews().Create(ctx, sar, metav1.CreateOptions{})
+	eventually(s.t, "the managed cluster denies "+user, func(ctx context.Context) error {
+		answer, err := s.managed.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 		if err == nil && answer.Status.Allowed {
 			return errors.New(answer.Status.Reason)
 		}
@@ -410,26 +412,6 @@ func (s *scene) refused(name string) *workv1.ManifestWork {
 		}
 	}
 	return work
-}
-
-// flowRule is a rule as messages have it.
-var flowRule = regexp.MustCompile(`\{[^{}]*\b(apiGroups|nonResourceURLs)\b[^{}]*\}`)
-
-// rulesIn are the rules that a message says are missing.
-func (s *scene) rulesIn(message string) []rbacv1.PolicyRule {
-	s.t.Helper()
-	var rules []rbacv1.PolicyRule
-	for _, text := range flowRule.FindAllString(message, -1) {
-		var rule rbacv1.PolicyRule
-		if err := yaml.UnmarshalStrict([]byte(text), &rule); err != nil {
-			s.t.Errorf("%s is no rule: %v", text, err)
-		}
-		rules = append(rules, rule)
-	}
-	if len(rules) == 0 {
-		s.t.Fatalf("no rule in: %s", message)
-	}
-	return rules
 }
 
 // value reads a ConfigMap of the scene as an administrator.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	workclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/work/v1"
@@ -117,11 +119,42 @@ func workRefused(t *testing.T, what string, err error, user, cluster string, exe
 			t.Errorf("%s: %v\nwithout: %s", what, err, text)
 		}
 	}
-	rule := pastedRule(t, err)
+	rule := ruleIn(t, err.Error())
 	if want := executeAs(executorName(executor)); rule.String() != want.String() {
 		t.Errorf("%s: rule %v, not %v", what, rule, want)
 	}
 	return rule
+}
+
+// flowRule is a rule as messages have it.
+var flowRule = regexp.MustCompile(`\{[^{}]*\b(apiGroups|nonResourceURLs)\b[^{}]*\}`)
+
+// rulesIn are the rules that a message says are missing, as they would be pasted into
+// a Role.
+func rulesIn(t *testing.T, message string) []rbacv1.PolicyRule {
+	t.Helper()
+	var rules []rbacv1.PolicyRule
+	for _, text := range flowRule.FindAllString(message, -1) {
+		var rule rbacv1.PolicyRule
+		if err := yaml.UnmarshalStrict([]byte(text), &rule); err != nil {
+			t.Errorf("%s is no rule: %v", text, err)
+		}
+		rules = append(rules, rule)
+	}
+	if len(rules) == 0 {
+		t.Fatalf("no rule in: %s", message)
+	}
+	return rules
+}
+
+// ruleIn is the one rule that a message says is missing.
+func ruleIn(t *testing.T, message string) rbacv1.PolicyRule {
+	t.Helper()
+	rules := rulesIn(t, message)
+	if len(rules) != 1 {
+		t.Fatalf("%d rules in: %s", len(rules), message)
+	}
+	return rules[0]
 }
 
 // TestExecutorIsNamedByThoseWhoMay: to create a work with an executor takes execute-as,

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -37,24 +35,7 @@ const serverOnHub = "system:serviceaccount:" + localhub.HubNamespace + ":" + loc
 
 // executorFleet is a fleet whose server says in an audit log what it has judged, and is
 // restarted with other flags.
-type executorFleet struct {
-	*fleet
-	log string
-}
-
-func startExecutorFleet(t *testing.T, args ...string) *executorFleet {
-	t.Helper()
-	dir := ownDir(t)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	policy, log := filepath.Join(dir, "audit-policy.yaml"), filepath.Join(dir, "audit.log")
-	if err := os.WriteFile(policy, []byte(writesOfWorks), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	args = append([]string{"--audit-policy-file=" + policy, "--audit-log-path=" + log, "--audit-log-mode=blocking"}, args...)
-	return &executorFleet{fleet: ownFleet(t, localhub.FleetOptions{APIServerArgs: args}), log: log}
-}
+type executorFleet struct{ *fleet }
 
 // serverWith restarts the server with further arguments.
 func (f *executorFleet) serverWith(t *testing.T, args ...string) {
@@ -78,7 +59,7 @@ func (f *executorFleet) serverWith(t *testing.T, args ...string) {
 func (f *executorFleet) judged(t *testing.T, cluster, user string, code int32, decision, reason string) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("the audit log has %s of %s in %s", decision, user, cluster), func(context.Context) error {
-		events, err := readAudit(f.log, 0)
+		events, _, err := localhub.ReadAudit(f.Server.AuditLog(), 0)
 		if err != nil {
 			return err
 		}
@@ -98,7 +79,9 @@ func (f *executorFleet) judged(t *testing.T, cluster, user string, code int32, d
 // and works without executor are what --nil-executor says.
 func TestExecutorOfServer(t *testing.T) {
 	permissions := types.NamespacedName{Namespace: "apps", Name: "permissions"}
-	f := startExecutorFleet(t, "--work-executor="+permissions.String())
+	f := &executorFleet{ownFleet(t, localhub.FleetOptions{
+		ServerAuditPolicy: writesOfWorks, APIServerArgs: []string{"--work-executor=" + permissions.String()},
+	})}
 	t.Run("delivers by its right", func(t *testing.T) { f.deliversByRight(t, permissions) })
 	t.Run("is not delivered without", func(t *testing.T) { f.deliversNotWithout(t, permissions) })
 
@@ -161,7 +144,7 @@ func (f *executorFleet) deliversNotWithout(t *testing.T, executor types.Namespac
 	}
 	for _, condition := range said.Status.Conditions {
 		if condition.Type == rbacv1alpha1.ConditionRBACManifestWorkCreated {
-			server.may(t, cluster, pastedRule(t, errors.New(condition.Message)))
+			server.may(t, cluster, ruleIn(t, condition.Message))
 		}
 	}
 	f.permissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionTrue)
@@ -215,7 +198,7 @@ func (f *executorFleet) checksNilExecutors(t *testing.T, cluster string) {
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "without spec.executor") {
 		t.Fatalf("created without executor: %v", err)
 	}
-	rule := pastedRule(t, err)
+	rule := ruleIn(t, err.Error())
 	if want := executeAs("system:serviceaccount::klusterlet-work-sa"); rule.String() != want.String() {
 		t.Errorf("rule %v, not %v", rule, want)
 	}

@@ -77,7 +77,7 @@ func TestExecutorW1FeedbackReadsNothingForbidden(t *testing.T) {
 
 		// Whoever may read it has it reported, until they may not any more.
 		readOnly := s.namespace + "-readonly"
-		rules := s.rulesIn(s.said(s.reports(readOnly, metav1.ConditionFalse), 0))
+		rules := rulesIn(s.t, s.said(s.reports(readOnly, metav1.ConditionFalse), 0))
 		place = s.now()
 		s.grantIn("kube-system", s.namespace, rules, accountSubject(s.executor))
 		reported := s.reports(readOnly, metav1.ConditionTrue).Status.ResourceStatus.Manifests[0]
@@ -222,7 +222,7 @@ func TestExecutorW3CreateLimitedByName(t *testing.T) {
 		s.create(work)
 		message := s.said(s.refused(work.Name), 0)
 		s.untouched(place)
-		rules := s.rulesIn(message)
+		rules := rulesIn(s.t, message)
 		if len(rules) != 1 || len(rules[0].ResourceNames) > 0 || !slices.Equal(rules[0].Verbs, []string{"create"}) {
 			t.Errorf("not only to create without a name is missing: %s", message)
 		}
@@ -281,11 +281,9 @@ func TestExecutorW4ReadOnlyNeedsGetOnly(t *testing.T) {
 func TestExecutorW5ManifestsAreTheExecutors(t *testing.T) {
 	s := newScene(t, "w5")
 	s.grant("held", configMaps)
-	s.grantHub("w5-edit", "dave", rbacv1.PolicyRule{
-		APIGroups: []string{workv1.GroupName}, Resources: []string{"manifestworks"}, Verbs: []string{"get", "list", "create", "update", "patch", "delete"},
-	})
-	config, err := s.Hub.UserConfig("dave")
-	works := ocmClient(t, config, err).WorkV1().ManifestWorks(cluster1)
+	dave := newCaller(t, s.Hub, "dave")
+	dave.may(t, cluster1, writeWorks)
+	works := dave.ocm.WorkV1().ManifestWorks(cluster1)
 	work := s.workOf(s.configMap("object", "first"))
 	s.create(work)
 	s.reports(work.Name, metav1.ConditionTrue)
@@ -327,7 +325,7 @@ func TestExecutorW5ManifestsAreTheExecutors(t *testing.T) {
 			t.Errorf("%s: not refused for execute-as: %v", name, err)
 			continue
 		}
-		rules = s.rulesIn(err.Error())
+		rules = rulesIn(s.t, err.Error())
 	}
 	s.is("object", "first")
 	if now := must(works.Get(t.Context(), work.Name, metav1.GetOptions{}))(t); now.Generation != stored.Generation {
@@ -338,35 +336,13 @@ func TestExecutorW5ManifestsAreTheExecutors(t *testing.T) {
 		t.Error(err)
 	}
 
-	s.grantHub("w5-execute", "dave", rules...)
+	dave.may(t, cluster1, rules...)
 	eventually(t, "dave may have the work act as its executor", func(context.Context) error { return attempts["merge patch"]() })
 	s.has("object", "dave")
 	choice := s.reports(work.Name, metav1.ConditionTrue).Status.ExecutorChoice
 	if choice == nil || choice.ChosenBy.Username != "admin" || choice.SpecChangedBy.Username != "dave" {
 		t.Errorf("who answers for it: %+v", choice)
 	}
-}
-
-// grantHub allows a user of the hub something in the namespace of the cluster.
-func (s *scene) grantHub(name, who string, rules ...rbacv1.PolicyRule) {
-	s.t.Helper()
-	rbac := s.hub.RbacV1()
-	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: cluster1, Name: name}, Rules: rules}
-	binding := &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: cluster1, Name: name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-		Subjects:   []rbacv1.Subject{*user(who)},
-	}
-	if _, err := rbac.Roles(cluster1).Create(s.t.Context(), role, metav1.CreateOptions{}); err != nil {
-		s.t.Fatal(err)
-	}
-	s.atEnd(func(ctx context.Context) error { return rbac.Roles(cluster1).Delete(ctx, name, metav1.DeleteOptions{}) })
-	if _, err := rbac.RoleBindings(cluster1).Create(s.t.Context(), binding, metav1.CreateOptions{}); err != nil {
-		s.t.Fatal(err)
-	}
-	s.atEnd(func(ctx context.Context) error {
-		return rbac.RoleBindings(cluster1).Delete(ctx, name, metav1.DeleteOptions{})
-	})
 }
 
 // W6: whatever a work does by any update strategy, the audit log of the managed cluster

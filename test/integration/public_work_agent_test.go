@@ -69,10 +69,7 @@ func (a *publicWorkAgent) given(t *testing.T, name string, executor bool) *unstr
 	work := configMapWork(name)
 	work.Labels = map[string]string{"given-to": name}
 	if executor {
-		work.Spec.Executor = &workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{
-			Type:           workv1.ExecutorSubjectTypeServiceAccount,
-			ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: "team-a", Name: name},
-		}}
+		work.Spec.Executor = executorOf(types.NamespacedName{Namespace: "team-a", Name: name})
 	}
 	must(a.ocm.WorkV1().ManifestWorks(cluster1).Create(t.Context(), work, metav1.CreateOptions{}))(t)
 	t.Cleanup(func() {

@@ -11,11 +11,13 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/rest"
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
@@ -46,24 +48,14 @@ type serverUnderTest struct {
 
 // TestServer goes through what the operator of an apiserver does to it.
 func TestServer(t *testing.T) {
-	dir := ownDir(t)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	policy, log := filepath.Join(dir, "audit-policy.yaml"), filepath.Join(dir, "audit.log")
-	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	f := ownFleet(t, localhub.FleetOptions{APIServerArgs: []string{
-		"--audit-policy-file=" + policy, "--audit-log-path=" + log, "--shutdown-delay-duration=2s",
-	}})
+	f := ownFleet(t, localhub.FleetOptions{ServerAuditPolicy: auditPolicy, APIServerArgs: []string{"--shutdown-delay-duration=2s"}})
 	if err := localhub.JoinCluster(t.Context(), f.Hub, cluster1); err != nil {
 		t.Fatal(err)
 	}
 	config := must(f.Server.UserConfig("admin", "system:masters"))(t)
-	s := &serverUnderTest{fleet: f, direct: ocmClient(t, config, nil), config: config, dir: dir}
+	s := &serverUnderTest{fleet: f, direct: ocmClient(t, config, nil), config: config, dir: ownDir(t)}
 
-	t.Run("audit log names who created", func(t *testing.T) { s.audits(t, log) })
+	t.Run("audit log names who created", s.audits)
 	t.Run("data and watches outlast a kill", s.outlastsKill)
 	t.Run("hub outage", s.outlastsHub)
 	t.Run("a second server with other data is refused", s.refusesSecond)
@@ -72,27 +64,21 @@ func TestServer(t *testing.T) {
 	t.Run("graceful stop", s.stopsGracefully)
 }
 
-func (s *serverUnderTest) audits(t *testing.T, log string) {
+func (s *serverUnderTest) audits(t *testing.T) {
 	config := s.Hub.AdminConfig()
 	config.Impersonate = rest.ImpersonationConfig{UserName: "carla", Groups: []string{"system:masters"}}
 	create(t, ocmClient(t, config, nil), permission("audited"))
 	eventually(t, "the audit log has the request", func(context.Context) error {
-		content, err := os.ReadFile(log)
+		events, _, err := localhub.ReadAudit(s.Server.AuditLog(), 0)
 		if err != nil {
 			return err
 		}
-		for line := range strings.Lines(string(content)) {
-			var event struct {
-				Verb      string
-				User      struct{ Username string }
-				ObjectRef struct{ Resource, Namespace, Name string }
-			}
-			if err := json.Unmarshal([]byte(line), &event); err == nil && event.Verb == "create" && event.User.Username == "carla" &&
-				event.ObjectRef.Resource == "clusterpermissions" && event.ObjectRef.Name == "audited" {
-				return nil
-			}
+		if !slices.ContainsFunc(events, func(event auditv1.Event) bool {
+			return event.Verb == "create" && event.User.Username == "carla" && event.ObjectRef.Resource == "clusterpermissions" && event.ObjectRef.Name == "audited"
+		}) {
+			return fmt.Errorf("it says: %+v", events)
 		}
-		return fmt.Errorf("it says: %s", content)
+		return nil
 	})
 }
 

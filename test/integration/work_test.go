@@ -3,7 +3,6 @@ package integration_test
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -52,23 +51,6 @@ func (f *fleet) workApplied(t *testing.T, name string, want metav1.ConditionStat
 		return nil
 	})
 	return message
-}
-
-// A work that names an executor is never applied with the agent's own permissions.
-func TestWorkWithAnExecutorIsRefused(t *testing.T) {
-	f := shared(t)
-	work := configMapWork("with-executor")
-	work.Spec.Executor = &workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{
-		Type:           workv1.ExecutorSubjectTypeServiceAccount,
-		ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: "default", Name: "default"},
-	}}
-	f.createWork(t, work)
-	if message := f.workApplied(t, work.Name, metav1.ConditionFalse); !strings.Contains(message, "executor") {
-		t.Errorf("the message does not say why: %s", message)
-	}
-	if _, err := f.managed.CoreV1().ConfigMaps("default").Get(t.Context(), work.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("its object exists, or: %v", err)
-	}
 }
 
 // A work that cannot be applied says so, and holds neither what it also

@@ -1,14 +1,9 @@
 package integration_test
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,21 +34,13 @@ var leases = []string{"hub-apiserver-controllers", "hub-apiserver-storage"}
 // writes can be counted.
 func auditedFleet(t *testing.T) *auditor {
 	t.Helper()
-	dir := ownDir(t)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	policy, log := filepath.Join(dir, "audit-policy.yaml"), filepath.Join(dir, "audit.log")
-	if err := os.WriteFile(policy, []byte(writesOnHub), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	f := ownFleet(t, localhub.FleetOptions{
-		HubArgs: []string{"--audit-policy-file=" + policy, "--audit-log-path=" + log},
+		HubAuditPolicy: writesOnHub,
 		// Compaction writes a key of its own every five minutes.
 		APIServerArgs: []string{"--etcd-compaction-interval=0"},
 	})
 	config := must(f.Server.UserConfig("admin", "system:masters"))(t)
-	return &auditor{fleet: f, direct: ocmClient(t, config, nil), log: log}
+	return &auditor{fleet: f, direct: ocmClient(t, config, nil)}
 }
 
 // auditor counts the writes of a server.
@@ -62,7 +49,6 @@ type auditor struct {
 	// direct talks to the server itself, past the hub, as somebody about whom it
 	// need not ask the hub.
 	direct *versioned.Clientset
-	log    string
 }
 
 // writes are all that a server, and whoever used it, has written so far.
@@ -116,19 +102,14 @@ func (a *auditor) metrics(ctx context.Context) (testutil.Metrics, error) {
 
 // onHub counts what the hub has logged.
 func (a *auditor) onHub(into *writes) error {
-	content, err := os.ReadFile(a.log)
+	events, _, err := localhub.ReadAudit(a.Hub.AuditLog(), 0)
 	if err != nil {
 		return err
 	}
-	// The last line may be only half written.
-	content = content[:bytes.LastIndexByte(content, '\n')+1]
-	for line := range strings.Lines(string(content)) {
-		var event struct {
-			Verb      string
-			ObjectRef struct{ Resource, Namespace, Name string }
-		}
-		if err := json.Unmarshal([]byte(line), &event); err != nil {
-			return fmt.Errorf("%s: %w", a.log, err)
+	for _, event := range events {
+		if event.ObjectRef == nil {
+			into.others = append(into.others, event.Verb+" "+event.RequestURI)
+			continue
 		}
 		if event.ObjectRef.Resource == "leases" && slices.Contains(leases, event.ObjectRef.Name) {
 			into.renewals++

@@ -51,6 +51,9 @@ type APIServerOptions struct {
 	// Granted says that somebody else, such as clusteradm init, grants the server what
 	// it needs. Otherwise Start does.
 	Granted bool
+	// AuditPolicy is its audit policy, in YAML. It logs to [APIServer.AuditLog]; without
+	// a policy, nothing is logged.
+	AuditPolicy string
 	// Args are further arguments, which win over the defaults.
 	Args []string
 	// Env is added to its environment, as KEY=value.
@@ -132,10 +135,14 @@ func NewAPIServer(opts APIServerOptions) (*APIServer, error) {
 	} else {
 		args = append(args, "--data-dir="+filepath.Join(dir, "etcd"))
 	}
+	audit, err := auditArgs(dir, opts.AuditPolicy)
+	if err != nil {
+		return nil, err
+	}
 	s.Process = &Process{
 		Name:    opts.Name,
 		Path:    path,
-		Args:    append(args, opts.Args...),
+		Args:    slices.Concat(args, audit, opts.Args),
 		Env:     opts.Env,
 		LogFile: filepath.Join(opts.LogDir, opts.Name+".log"),
 		Ready:   probe,

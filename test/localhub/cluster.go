@@ -128,15 +128,11 @@ func newCluster(opts ClusterOptions) (*Cluster, error) {
 	logFile := func(program string) string {
 		return filepath.Join(opts.LogDir, opts.Name+"-"+program+".log")
 	}
-	if opts.AuditPolicy != "" {
-		policy := filepath.Join(dir, "audit-policy.yaml")
-		if err := writeFile(policy, []byte(opts.AuditPolicy)); err != nil {
-			return nil, err
-		}
-		// Requests wait for the log, so whoever has an answer finds how it came about.
-		audit := []string{"--audit-policy-file=" + policy, "--audit-log-path=" + c.AuditLog(), "--audit-log-mode=blocking"}
-		opts.APIServerArgs = append(audit, opts.APIServerArgs...)
+	audit, err := auditArgs(dir, opts.AuditPolicy)
+	if err != nil {
+		return nil, err
 	}
+	opts.APIServerArgs = append(audit, opts.APIServerArgs...)
 	c.Etcd, err = NewEtcd(opts.Name+" etcd", filepath.Join(dir, "etcd"), opts.BinDir, logFile("etcd"), !opts.NoFsync)
 	if err != nil {
 		return nil, err
@@ -277,11 +273,6 @@ func failedChecks(body string) string {
 		}
 	}
 	return strings.Join(failed, ", ")
-}
-
-// AuditLog is the file with the audit log: one event a line, in JSON.
-func (c *Cluster) AuditLog() string {
-	return filepath.Join(c.dir, "audit.log")
 }
 
 // Start starts what does not run yet of the three processes and returns when

@@ -41,8 +41,9 @@ type FleetOptions struct {
 	// HubArgs, APIServerArgs and AgentArgs are further arguments of the hub's
 	// kube-apiserver, our apiserver and every agent.
 	HubArgs, APIServerArgs, AgentArgs []string
-	// ManagedAuditPolicy is the audit policy of every managed cluster, as in [ClusterOptions].
-	ManagedAuditPolicy string
+	// HubAuditPolicy, ServerAuditPolicy and ManagedAuditPolicy are the audit policies of
+	// the hub, our apiserver and every managed cluster, as in [ClusterOptions].
+	HubAuditPolicy, ServerAuditPolicy, ManagedAuditPolicy string
 	// Progress is called with each finished step and the time since Start.
 	Progress func(step string, elapsed time.Duration)
 	// Ran is told of the commands by which the clusters join, with [JoinByRegistration].
@@ -116,6 +117,7 @@ func NewFleet(opts FleetOptions) (*Fleet, error) {
 		BinDir:        opts.KubeBinDir,
 		NoFsync:       opts.NoFsync,
 		EKS:           opts.eks(HubARN),
+		AuditPolicy:   opts.HubAuditPolicy,
 		APIServerArgs: opts.HubArgs,
 	})
 	if err != nil {
@@ -127,7 +129,8 @@ func NewFleet(opts FleetOptions) (*Fleet, error) {
 		LogDir: opts.LogDir,
 		BinDir: opts.BinDir,
 		// clusteradm init does so otherwise.
-		Granted: registering,
+		Granted:     registering,
+		AuditPolicy: opts.ServerAuditPolicy,
 	})
 	if err != nil {
 		return nil, err

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication"
-	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
 )
 
 // stored are the bindings of all namespaces.
@@ -78,9 +77,7 @@ func checker(decision authorizer.Decision, bindings Bindings, accounts Accounts)
 }
 
 func (c *Checker) asks(ctx context.Context, caller user.Info, cluster, namespace, name string) error {
-	return c.Check(request.WithUser(ctx, caller), cluster, "work", &work.ManifestWorkExecutor{Subject: work.ManifestWorkExecutorSubject{
-		Type: work.ExecutorSubjectTypeServiceAccount, ServiceAccount: &work.ManifestWorkSubjectServiceAccount{Namespace: namespace, Name: name},
-	}})
+	return c.Check(request.WithUser(ctx, caller), cluster, "work", named(namespace, name))
 }
 
 func TestBindings(t *testing.T) {

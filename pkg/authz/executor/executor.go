@@ -12,7 +12,6 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -26,10 +25,6 @@ const (
 	resource = "manifestworks"
 	verb     = "execute-as"
 	version  = "v1"
-
-	// What the audit log says of a request that was judged.
-	decisionAnnotation = "executor.work.open-cluster-management.io/decision"
-	reasonAnnotation   = "executor.work.open-cluster-management.io/reason"
 )
 
 // Bindings reads ManagedServiceAccountBindings.
@@ -70,22 +65,38 @@ type Checker struct {
 func NewChecker(options Options) *Checker { return &Checker{options: options} }
 
 // Check tells why the caller may not give a work of a cluster its spec; nil if it
-// may. The error is a Status: Forbidden with the rule that is missing, or
-// InternalError for what could not be asked.
-func (c *Checker) Check(ctx context.Context, namespace, name string, executor *work.ManifestWorkExecutor) error {
+// may. Each of the executors is judged: that of the spec, nil if it has none, and one
+// that the spec takes away. The error is a Status: Forbidden with the rule that is
+// missing, or InternalError for what could not be asked.
+func (c *Checker) Check(ctx context.Context, namespace, name string, executors ...*work.ManifestWorkExecutor) error {
+	var all verdict
+	for _, executor := range executors {
+		v, err := c.check(ctx, namespace, name, executor)
+		if err != nil {
+			v.record(ctx)
+			return err
+		}
+		all = all.and(v)
+	}
+	// An audit annotation that is set stays as it is, so there is one for all of them.
+	all.record(ctx)
+	return nil
+}
+
+// check judges one executor. What could not be asked has no verdict.
+func (c *Checker) check(ctx context.Context, namespace, name string, executor *work.ManifestWorkExecutor) (verdict, error) {
 	q := question{namespace: namespace, work: name}
 	switch {
 	case executor == nil && c.options.NilExecutor == Deny:
-		err := q.refuse(errors.New("spec.executor is required on this hub (--nil-executor=Deny)"))
-		record(ctx, forbid, "spec.executor is required on this hub")
-		return err
+		return verdict{forbid, "spec.executor is required on this hub"},
+			q.refuse(errors.New("spec.executor is required on this hub (--nil-executor=Deny)"))
 	case executor == nil && c.options.NilExecutor == Check:
 		q.name, q.agent = AgentExecutor, true
 	case executor == nil:
-		return nil
+		return verdict{}, nil
 	case executor.Subject.ServiceAccount == nil:
-		record(ctx, forbid, "spec.executor names no ServiceAccount")
-		return q.refuse(errors.New("spec.executor names no ServiceAccount"))
+		const why = "spec.executor names no ServiceAccount"
+		return verdict{forbid, why}, q.refuse(errors.New(why))
 	default:
 		account := executor.Subject.ServiceAccount
 		q.executor = types.NamespacedName{Namespace: account.Namespace, Name: account.Name}
@@ -94,7 +105,7 @@ func (c *Checker) Check(ctx context.Context, namespace, name string, executor *w
 
 	caller, err := c.caller(ctx)
 	if err != nil {
-		return apierrors.NewInternalError(err)
+		return verdict{}, apierrors.NewInternalError(err)
 	}
 	q.caller = caller
 	return c.judge(ctx, q)
@@ -121,7 +132,7 @@ type question struct {
 	unhelpful string
 }
 
-func (c *Checker) judge(ctx context.Context, q question) error {
+func (c *Checker) judge(ctx context.Context, q question) (verdict, error) {
 	asked := ResourceAttributes(q.namespace, q.name)
 	decision, reason, err := c.options.Authorizer.Authorize(ctx, authorizer.AttributesRecord{
 		User:            q.caller,
@@ -134,26 +145,23 @@ func (c *Checker) judge(ctx context.Context, q question) error {
 		ResourceRequest: true,
 	})
 	if decision == authorizer.DecisionAllow {
-		record(ctx, allow, reason)
-		return nil
+		return verdict{allow, reason}, nil
 	}
 	if err != nil {
-		return apierrors.NewInternalError(fmt.Errorf("asking whether %q may %s: %w", q.caller.GetName(), q.what(), err))
+		return verdict{}, apierrors.NewInternalError(fmt.Errorf("asking whether %q may %s: %w", q.caller.GetName(), q.what(), err))
 	}
 	// What the hub denies outright, rather than just not allow, no binding allows.
 	if decision != authorizer.DecisionDeny && !q.agent && c.options.Bindings != nil {
 		binding, why, err := c.bound(ctx, q.caller, q.namespace, q.executor)
 		if err != nil {
-			return apierrors.NewInternalError(fmt.Errorf("asking whether a ManagedServiceAccountBinding lets %q %s: %w", q.caller.GetName(), q.what(), err))
+			return verdict{}, apierrors.NewInternalError(fmt.Errorf("asking whether a ManagedServiceAccountBinding lets %q %s: %w", q.caller.GetName(), q.what(), err))
 		}
 		if binding != "" {
-			record(ctx, allow, fmt.Sprintf("ManagedServiceAccountBinding %q", q.namespace+"/"+binding))
-			return nil
+			return verdict{allow, fmt.Sprintf("ManagedServiceAccountBinding %q", q.namespace+"/"+binding)}, nil
 		}
 		q.unhelpful = why
 	}
-	record(ctx, forbid, fmt.Sprintf("%q may not %s", q.caller.GetName(), q.what()))
-	return q.refuse(c.refusal(ctx, q))
+	return verdict{forbid, fmt.Sprintf("%q may not %s", q.caller.GetName(), q.what())}, q.refuse(c.refusal(ctx, q))
 }
 
 // caller is who writes. What this server writes on its own behalf comes through its
@@ -174,14 +182,4 @@ func (c *Checker) caller(ctx context.Context) (user.Info, error) {
 		return nil, fmt.Errorf("asking the hub who this server is: %w", err)
 	}
 	return server, nil
-}
-
-const (
-	allow  = "allow"
-	forbid = "forbid"
-)
-
-// record writes into the audit log what was decided, and by what.
-func record(ctx context.Context, decision, reason string) {
-	audit.AddAuditAnnotations(ctx, decisionAnnotation, decision, reasonAnnotation, reason)
 }

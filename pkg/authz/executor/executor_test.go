@@ -9,14 +9,12 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
-	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
 )
 
@@ -49,37 +47,12 @@ func (h *hubSays) answer(_ context.Context, a authorizer.Attributes) (authorizer
 	return authorizer.DecisionNoOpinion, h.reason, h.err
 }
 
-type someBindings struct {
-	bindings []authentication.ManagedServiceAccountBinding
-	err      error
-}
-
-func (s someBindings) Bindings(context.Context, string) ([]authentication.ManagedServiceAccountBinding, error) {
-	return s.bindings, s.err
-}
-
-// placedAccounts are ManagedServiceAccounts, by name, in every namespace.
-type placedAccounts map[string]types.NamespacedName
-
-func (p placedAccounts) ServiceAccount(_ context.Context, _, account string) (types.NamespacedName, bool, error) {
-	on, known := p[account]
-	return on, known, nil
-}
-
-func bindingTo(account string, subject rbacv1.Subject) authentication.ManagedServiceAccountBinding {
-	binding := authentication.ManagedServiceAccountBinding{}
-	binding.Namespace, binding.Name = "c1", "to-"+account
-	binding.Spec.Ref = authentication.ManagedServiceAccountReference{Namespace: "c1", Name: account}
-	binding.Spec.Subjects = []rbacv1.Subject{subject}
-	return binding
-}
-
 func TestCheck(t *testing.T) {
 	alice := &user.DefaultInfo{Name: "alice", UID: "7", Groups: []string{"devs"}, Extra: map[string][]string{"scope": {"all"}}}
 	loopback := &user.DefaultInfo{Name: user.APIServerUser, Groups: []string{user.AllAuthenticated, user.SystemPrivilegedGroup}}
 	server := &user.DefaultInfo{Name: "system:serviceaccount:hub:hub-apiserver"}
-	toAlice := someBindings{bindings: []authentication.ManagedServiceAccountBinding{bindingTo("deployer", rbacv1.Subject{Kind: rbacv1.UserKind, Name: "alice"})}}
-	deployer := placedAccounts{"deployer": {Namespace: "apps", Name: "deployer"}}
+	toAlice := stored{bindingOf("c1", "deployer", rbacv1.Subject{Kind: rbacv1.UserKind, Name: "alice"})}
+	deployer := reported{"c1/deployer": {Namespace: "apps", Name: "deployer"}}
 
 	for name, test := range map[string]struct {
 		caller   user.Info
@@ -117,7 +90,7 @@ func TestCheck(t *testing.T) {
 		},
 		"allowed by a binding": {
 			caller: alice, executor: named("apps", "deployer"), options: Options{Bindings: toAlice, Accounts: deployer},
-			want: "allowed", asked: "alice system:serviceaccount:apps:deployer", recorded: `allow: ManagedServiceAccountBinding "c1/to-deployer"`,
+			want: "allowed", asked: "alice system:serviceaccount:apps:deployer", recorded: `allow: ManagedServiceAccountBinding "c1/deployer-users"`,
 		},
 		"denied outright in spite of a binding": {
 			caller: alice, hub: hubSays{denies: true}, executor: named("apps", "deployer"),
@@ -125,12 +98,12 @@ func TestCheck(t *testing.T) {
 			want:    "forbidden", texts: []string{deployerRule}, asked: "alice system:serviceaccount:apps:deployer", recorded: "forbid: ",
 		},
 		"an account that nobody has bound the user to": {
-			caller: alice, executor: named("apps", "deployer"), options: Options{Bindings: someBindings{}, Accounts: deployer},
+			caller: alice, executor: named("apps", "deployer"), options: Options{Bindings: stored{}, Accounts: deployer},
 			want: "forbidden", texts: []string{deployerRule, "or a ManagedServiceAccountBinding in namespace c1 that binds the user to ManagedServiceAccount deployer"},
 			asked: "alice system:serviceaccount:apps:deployer",
 		},
 		"no account": {
-			caller: alice, executor: named("apps", "deployer"), options: Options{Bindings: someBindings{}, Accounts: placedAccounts{}},
+			caller: alice, executor: named("apps", "deployer"), options: Options{Bindings: stored{}, Accounts: reported{}},
 			want: "forbidden", texts: []string{deployerRule}, not: []string{"ManagedServiceAccountBinding"}, asked: "alice system:serviceaccount:apps:deployer",
 		},
 		"an account of that name that is elsewhere": {
@@ -138,7 +111,7 @@ func TestCheck(t *testing.T) {
 			want: "forbidden", texts: []string{`["system:serviceaccount:kube-system:deployer"]`, "apps/deployer"}, asked: "alice system:serviceaccount:kube-system:deployer",
 		},
 		"bindings that cannot be read": {
-			caller: alice, executor: named("apps", "deployer"), options: Options{Bindings: someBindings{err: errors.New("etcd is away")}, Accounts: deployer},
+			caller: alice, executor: named("apps", "deployer"), options: Options{Bindings: failing{errors.New("etcd is away")}, Accounts: deployer},
 			want: "error", texts: []string{"etcd is away"}, asked: "alice system:serviceaccount:apps:deployer",
 		},
 		"no ServiceAccount": {
@@ -241,6 +214,45 @@ func TestCheck(t *testing.T) {
 			}
 			if decision := annotations[decisionAnnotation]; decision != "" && (decision == "allow") != (err == nil) {
 				t.Errorf("recorded %q of %v", recorded, err)
+			}
+		})
+	}
+}
+
+// The audit log has one decision of a write that takes the executor off a work: that
+// of both questions.
+func TestExecutorTakenAway(t *testing.T) {
+	for name, test := range map[string]struct {
+		mode NilExecutor
+		may  []string
+		want string
+	}{
+		"allowed":                             {Allow, []string{"system:serviceaccount:apps:deployer"}, "allow: by role"},
+		"not the executor":                    {Allow, nil, `forbid: "alice" may not have a work act as ServiceAccount apps/deployer of cluster c1`},
+		"neither executor nor agent, checked": {Check, nil, `forbid: "alice" may not have a work act as ServiceAccount apps/deployer of cluster c1`},
+		"the executor only, checked":          {Check, []string{"system:serviceaccount:apps:deployer"}, `forbid: "alice" may not have a work without spec.executor act as the agent of cluster c1`},
+		"the agent only, checked":             {Check, []string{AgentExecutor}, `forbid: "alice" may not have a work act as ServiceAccount apps/deployer of cluster c1`},
+		"both, checked":                       {Check, []string{"system:serviceaccount:apps:deployer", AgentExecutor}, "allow: by role; by role"},
+		"required":                            {Deny, []string{"system:serviceaccount:apps:deployer"}, "forbid: spec.executor is required on this hub"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx := audit.WithAuditContext(request.WithUser(t.Context(), &user.DefaultInfo{Name: "alice"}))
+			if err := audit.AuditContextFrom(ctx).Init(audit.RequestAuditConfig{Level: auditinternal.LevelMetadata}, nil); err != nil {
+				t.Fatal(err)
+			}
+			hub := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+				if slices.Contains(test.may, a.GetName()) {
+					return authorizer.DecisionAllow, "by role", nil
+				}
+				return authorizer.DecisionNoOpinion, "", nil
+			})
+			err := NewChecker(Options{Authorizer: hub, NilExecutor: test.mode}).Check(ctx, "c1", "w", named("apps", "deployer"), nil)
+			annotations := audit.AuditContextFrom(ctx).GetEventAnnotations()
+			if got := annotations[decisionAnnotation] + ": " + annotations[reasonAnnotation]; got != test.want {
+				t.Errorf("recorded %q, not %q", got, test.want)
+			}
+			if allowed := strings.HasPrefix(test.want, allow); allowed != (err == nil) || !allowed && !apierrors.IsForbidden(err) {
+				t.Errorf("got %v", err)
 			}
 		})
 	}

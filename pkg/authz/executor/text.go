@@ -10,9 +10,9 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
 )
 
-// Rule is the RBAC rule that allows to have works act as the executor of a name, as
+// rule is the RBAC rule that allows to have works act as the executor of a name, as
 // it can be written into a Role.
-func Rule(name string) string {
+func rule(name string) string {
 	return fmt.Sprintf("{apiGroups: [%s], resources: [%s], resourceNames: [%q], verbs: [%s]}", work.GroupName, resource, name, verb)
 }
 
@@ -27,7 +27,7 @@ func (q question) what() string {
 // refusal says what would allow what was asked.
 func (c *Checker) refusal(ctx context.Context, q question) error {
 	text := fmt.Sprintf("user %q may not %s; it takes a Role in namespace %s with the rule %s",
-		q.caller.GetName(), q.what(), q.namespace, Rule(q.name))
+		q.caller.GetName(), q.what(), q.namespace, rule(q.name))
 	switch {
 	case q.agent:
 		text += ", or an executor that the user may name"

@@ -19,9 +19,9 @@ import (
 
 // Executors judges who may have works act as which executor.
 type Executors interface {
-	// Check tells why the caller may not give a work its spec, by its executor; nil if
-	// it may.
-	Check(ctx context.Context, namespace, name string, executor *work.ManifestWorkExecutor) error
+	// Check tells why the caller may not give a work its spec, by the executor of the
+	// spec, nil if it has none, and one that the spec takes away; nil if it may.
+	Check(ctx context.Context, namespace, name string, executors ...*work.ManifestWorkExecutor) error
 }
 
 // Options are what ManifestWorks need beside their storage.
@@ -95,9 +95,7 @@ func judged(executors Executors) definition.Guard[*work.ManifestWork] {
 			if w.Spec.Executor == nil && old.Spec.Executor != nil {
 				// Otherwise whoever may change a work, but not have it act as its executor,
 				// could have it act as the agent, which may do more.
-				if err := executors.Check(ctx, w.Namespace, w.Name, old.Spec.Executor); err != nil {
-					return err
-				}
+				return executors.Check(ctx, w.Namespace, w.Name, old.Spec.Executor, nil)
 			}
 			return executors.Check(ctx, w.Namespace, w.Name, w.Spec.Executor)
 		},
