@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
@@ -88,7 +89,7 @@ func testFormerHub(t *testing.T, c *cluster) {
 	c.delete(name)
 	c.gone(name)
 	c.noConfigMap("taken-over")
-	if _, err := records.Patch(t.Context(), other.Name, "application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := records.Patch(t.Context(), other.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
 		t.Error(err)
 	}
 	if err := records.Delete(t.Context(), other.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {

@@ -41,6 +41,7 @@ func TestExecutor(t *testing.T) {
 		"idle-chosen":      testIdleChosen,
 		"never-deleted":    testNeverDeleted,
 		"revoked-midway":   testRevokedMidway,
+		"refused-unknown":  testRefusedUnknown,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -60,6 +60,8 @@ func (c *Controller) dropExecutor(executor types.NamespacedName) {
 	}
 	if keys, err := c.byExecutor.IndexKeys(executorIndex, executor.String()); err == nil && len(keys) == 0 {
 		c.executors.Forget(executor)
+		// A work may name it since, which would not be told of changes any more.
+		c.executorChanged(executor)
 	}
 }
 
@@ -76,6 +78,15 @@ func (c *Controller) takeWoken(name string) bool {
 	woken := c.woken.Has(name)
 	c.woken.Delete(name)
 	return woken
+}
+
+// outdated reports whether what the executor may do has changed since the work was
+// admitted. An agent that impersonates is judged again with every request, but one
+// that acts as itself would go on.
+func (p *applyPass) outdated() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.acting && p.woken.Has(p.work.Name)
 }
 
 // isDenied reports whether an error is that of somebody who may not do something.
@@ -116,6 +127,8 @@ func itemComplete(work *workv1.ManifestWork, it *item) bool {
 func (c *Controller) refuse(ctx context.Context, st *workState, work *workv1.ManifestWork, items []*item, refusal *Refusal) (outcome, error) {
 	c.watches.track(work.Name, nil)
 	st.denied = true
+	// What was read must not be reported again before it is read again.
+	st.items = map[objectID]*itemState{}
 	frozen := workComplete(work, items)
 	results := make([]result, len(items))
 	for i, it := range items {

@@ -85,8 +85,15 @@ func valueOf(live *unstructured.Unstructured, path workv1.JsonPath) (*workv1.Fie
 	if version := live.GroupVersionKind().Version; path.Version != "" && path.Version != version {
 		return nil, fmt.Errorf("the path is for version %s, the object is applied in version %s", path.Version, version)
 	}
+	steps, err := jsonpath.Parse(path.Name, template(path.Path))
+	if err != nil {
+		return nil, fmt.Errorf("path %s: %w", path.Path, err)
+	}
 	parser := jsonpath.New(path.Name).AllowMissingKeys(true)
 	if err := parser.Parse(template(path.Path)); err != nil {
+		return nil, fmt.Errorf("path %s: %w", path.Path, err)
+	}
+	if err := affordable(steps.Root.Nodes, live.Object); err != nil {
 		return nil, fmt.Errorf("path %s: %w", path.Path, err)
 	}
 	results, err := parser.FindResults(live.Object)

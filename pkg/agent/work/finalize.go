@@ -31,7 +31,8 @@ func (c *Controller) finalize(ctx context.Context, work *workv1.ManifestWork, st
 	// The record of a work of the same name under another name of this cluster
 	// is none of ours: then nothing of this work was applied.
 	if record != nil && c.ours(record) {
-		done, err := c.clear(ctx, work.Name, st, record, letGo{orphan: func(id objectID) bool {
+		_, named := ExecutorOf(work)
+		done, err := c.clear(ctx, work.Name, st, record, letGo{ownedOnly: named, orphan: func(id objectID) bool {
 			return orphans(work.Spec.DeleteOption, id.identifier())
 		}})
 		if !done || err != nil {

@@ -78,9 +78,12 @@ func (c *Controller) dropFinalizer(ctx context.Context, st *workState, work *wor
 
 // setStatus writes the status of a work if it differs.
 func (c *Controller) setStatus(ctx context.Context, st *workState, work *workv1.ManifestWork, status workv1.ManifestWorkStatus) error {
+	status.ExecutorChoice = work.Status.ExecutorChoice
 	if equality.Semantic.DeepEqual(work.Status, status) {
 		return nil
 	}
+	// The hub's own.
+	status.ExecutorChoice = nil
 	if status.Conditions == nil {
 		status.Conditions = []metav1.Condition{}
 	}

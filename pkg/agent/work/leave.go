@@ -63,7 +63,7 @@ func (c *Controller) removeRecord(ctx context.Context, record *workv1.AppliedMan
 	}
 	st := &workState{}
 	entries := record.Status.AppliedResources
-	remaining, err := c.removeAll(ctx, record, entries, letGo{orphan: orphan})
+	remaining, err := c.removeAll(ctx, record, entries, letGo{ownedOnly: true, orphan: orphan})
 	if err != nil || len(remaining) > 0 {
 		if _, writeErr := c.setApplied(ctx, st, record, remaining); writeErr != nil {
 			klog.FromContext(ctx).V(2).Info("The AppliedManifestWork is not up to date", "record", record.Name, "err", writeErr)

@@ -112,6 +112,10 @@ func (c *Controller) applyWork(ctx context.Context, pass *applyPass, client dyna
 	}
 	pass.clean = !pass.frozen
 	for _, it := range ordered {
+		if pass.outdated() {
+			// The rest is for the next pass, which asks anew and finds what is done.
+			return outcome{state: stateFailed, again: time.Millisecond, waiting: true}, nil
+		}
 		pass.apply(ctx, it)
 	}
 	pass.forgetLeft(items)
@@ -216,7 +220,8 @@ func (c *Controller) removeLeft(ctx context.Context, record *workv1.AppliedManif
 			removable = append(removable, entry)
 		}
 	}
-	remaining, err := c.removeAll(ctx, record, removable, letGo{orphan: func(id objectID) bool {
+	_, named := ExecutorOf(work)
+	remaining, err := c.removeAll(ctx, record, removable, letGo{ownedOnly: named, orphan: func(id objectID) bool {
 		return readOnly[id] || orphans(work.Spec.DeleteOption, id.identifier())
 	}})
 	return append(kept, remaining...), err

@@ -22,7 +22,8 @@ type letGo struct {
 	// orphan reports whether an object stays.
 	orphan func(objectID) bool
 	// ownedOnly limits deletion to objects that refer to the record. It is set
-	// where the work itself is not known.
+	// where the work itself is not known, and for works that name an executor: the
+	// reference is put on an object only once the executor may delete it.
 	ownedOnly bool
 }
 
