@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -48,11 +47,7 @@ type requests []auditv1.Event
 func (s *scene) now() int64 {
 	s.t.Helper()
 	s.fence()
-	info, err := os.Stat(s.Members[0].AuditLog())
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return info.Size()
+	return must(localhub.AuditEnd(s.Members[0].AuditLog()))(s.t)
 }
 
 // since are the agent's requests from a place of the audit log to now.
@@ -70,16 +65,13 @@ func (s *scene) since(place int64) requests {
 func (s *scene) fence() {
 	s.t.Helper()
 	path := s.Members[0].AuditLog()
-	info, err := os.Stat(path)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	place := must(localhub.AuditEnd(path))(s.t)
 	name := fmt.Sprintf("fence-%d", time.Now().UnixNano())
 	if _, err := s.managed.CoreV1().ConfigMaps(fences).Get(s.t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		s.t.Fatalf("a fence of the audit log: %v", err)
 	}
 	eventually(s.t, "the audit log has what was done before", func(context.Context) error {
-		events, _, err := localhub.ReadAudit(path, info.Size())
+		events, _, err := localhub.ReadAudit(path, place)
 		if err != nil {
 			return err
 		}

@@ -34,7 +34,37 @@ func (c *Cluster) AuditLog() string { return auditLog(c.dir) }
 // AuditLog is the file with the audit log, for [ReadAudit].
 func (s *APIServer) AuditLog() string { return auditLog(s.dir) }
 
-// ReadAudit returns what an audit log has from an offset in bytes on, and the offset at
+// AuditEnd returns the offset at which the last event of an audit log ends. The size
+// of the file is none: the last line may be only half written.
+func AuditEnd(path string) (int64, error) {
+	file, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = file.Close() }()
+	end, err := file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return 0, err
+	}
+	chunk := make([]byte, 64<<10)
+	for end > 0 {
+		begin := max(0, end-int64(len(chunk)))
+		n, err := file.ReadAt(chunk[:end-begin], begin)
+		if err != nil {
+			return 0, err
+		}
+		if at := bytes.LastIndexByte(chunk[:n], '\n'); at >= 0 {
+			return begin + int64(at) + 1, nil
+		}
+		end = begin
+	}
+	return 0, nil
+}
+
+// ReadAudit returns what an audit log has from an offset on at which an event ends, and the offset at
 // which the last event ends. A log does not exist before its first event.
 func ReadAudit(path string, from int64) (events []auditv1.Event, end int64, err error) {
 	file, err := os.Open(path)
