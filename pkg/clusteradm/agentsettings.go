@@ -39,6 +39,10 @@ type agentSettings struct {
 	identity            *irsa.Identity
 	ca                  []byte
 	bootstrapKubeconfig []byte
+	// noWorks says that the cluster is a hub whose server serves the group of works: the
+	// agent cannot keep its records of them there, whose CRD would hide what that server
+	// says of its types.
+	noWorks bool
 }
 
 // arguments are those of the agent that say how it registers.
@@ -52,6 +56,9 @@ func (a *agentSettings) arguments() []string {
 	if a.identity != nil {
 		args = append(args, "--hub-cluster-arn="+a.identity.Hub.String(), "--managed-cluster-arn="+a.identity.Managed.String())
 	}
+	if a.noWorks {
+		args = append(args, "--works=false")
+	}
 	return args
 }
 
@@ -60,6 +67,9 @@ func (a *agentSettings) objects() ([]*unstructured.Unstructured, error) {
 	objects, err := agentManifests(a.namespace)
 	if err != nil {
 		return nil, err
+	}
+	if a.noWorks {
+		objects = slices.DeleteFunc(objects, func(object *unstructured.Unstructured) bool { return object.GetKind() == kindCRD })
 	}
 	for _, object := range objects {
 		if a.identity != nil && object.GetKind() == kindServiceAccount && object.GetName() == agentName && object.GetNamespace() == a.namespace {

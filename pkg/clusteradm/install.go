@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
@@ -152,6 +153,23 @@ func newInstaller(config *rest.Config, out io.Writer) (*installer, error) {
 		return nil, err
 	}
 	return &installer{client: client, mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco)), out: out}, nil
+}
+
+var apiServices = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
+
+// aggregates tells whether the cluster has a server of its own for a group version, as a
+// hub has with ours, rather than CustomResourceDefinitions or nothing.
+func (i *installer) aggregates(ctx context.Context, version schema.GroupVersion) (bool, error) {
+	name := version.Version + "." + version.Group
+	service, err := i.client.Resource(apiServices).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("APIService %s: %w", name, err)
+	}
+	_, elsewhere, err := unstructured.NestedMap(service.Object, "spec", "service")
+	return elsewhere, err
 }
 
 func (i *installer) resource(object *unstructured.Unstructured) (dynamic.ResourceInterface, error) {

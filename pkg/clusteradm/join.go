@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 )
@@ -183,6 +184,9 @@ func (j *joining) run(ctx context.Context) error {
 	}
 	joined, err := j.registered(ctx, kube)
 	if err != nil {
+		return err
+	}
+	if j.settings.noWorks, err = install.aggregates(ctx, workv1.SchemeGroupVersion); err != nil {
 		return err
 	}
 	hub, err := j.hub(ctx, joined)

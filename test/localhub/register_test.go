@@ -8,8 +8,11 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
@@ -104,6 +107,15 @@ func TestFleetThatRegisters(t *testing.T) {
 		if slices.ContainsFunc(agent.Args, func(arg string) bool { return strings.HasPrefix(arg, "--hub-kubeconfig=") }) {
 			t.Errorf("the agent was given an identity on the hub: %v", agent.Args)
 		}
+	}
+	// A CRD of the group of works would hide what our server says of its types.
+	crds, err := dynamic.NewForConfig(fleet.Hub.AdminConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = crds.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}).Get(t.Context(), "appliedmanifestworks.work.open-cluster-management.io", metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		t.Errorf("the CRD of AppliedManifestWorks is on the hub: %v", err)
 	}
 	ocm, err := versioned.NewForConfig(fleet.Hub.AdminConfig())
 	if err != nil {

@@ -120,7 +120,7 @@ func (w *watches) lacking() error {
 	return nil
 }
 
-// failing reports whether some kind cannot be watched, at least for now.
+// failing reports whether some kind cannot be watched at present.
 func (w *watches) failing() bool {
 	return slices.ContainsFunc(w.kinds, func(k *kind) bool { return k.err != nil })
 }

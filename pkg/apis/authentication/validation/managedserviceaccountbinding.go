@@ -33,7 +33,10 @@ func ValidateManagedServiceAccountBinding(binding *authentication.ManagedService
 // ManagedServiceAccountBinding, which may not name another account: whoever wrote
 // the binding was allowed to bind that account.
 func ValidateManagedServiceAccountBindingUpdate(binding, old *authentication.ManagedServiceAccountBinding) field.ErrorList {
-	immutable := apivalidation.ValidateImmutableField(binding.Spec.Ref, old.Spec.Ref, refPath)
+	var immutable field.ErrorList
+	if ref := binding.Spec.Ref; ref != old.Spec.Ref {
+		immutable = field.ErrorList{field.Invalid(refPath, ref.Namespace+"/"+ref.Name, apivalidation.FieldImmutableErrorMsg)}
+	}
 	if apiequality.Semantic.DeepEqual(binding.Spec.Subjects, old.Spec.Subjects) {
 		return immutable
 	}
