@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/bounded"
 )
 
 // itemTimeout bounds the requests for one object. Admission webhooks may take
@@ -26,6 +27,8 @@ type applyPass struct {
 	work    *workv1.ManifestWork
 	items   []*item
 	started time.Time
+	// budget is what the expressions of the work may still cost in this pass.
+	budget *bounded.Budget
 	// acting is whether the work was admitted to read and write its objects. If
 	// not, nothing was due when it was.
 	acting  bool
@@ -161,7 +164,7 @@ func (p *applyPass) attempt(ctx context.Context, it *item, state *itemState) {
 	t := &task{
 		item: it, state: state, former: p.former[it.id().String()], recordedUID: types.UID(p.entry(it).UID),
 		complete: func(live *unstructured.Unstructured) bool {
-			return completable && p.evaluator.complete(ctx, live, rules)
+			return completable && p.evaluator.complete(ctx, p.budget, live, rules)
 		},
 	}
 	var live *unstructured.Unstructured
@@ -278,8 +281,8 @@ func (p *applyPass) observe(ctx context.Context, it *item, live *unstructured.Un
 		return res
 	}
 	res.presence = present
-	res.feedback, res.feedbackErr = feedback(live, it.config.FeedbackRules, p.feedbackPaths)
-	res.rules = p.evaluator.rules(ctx, live, it.config.ConditionRules)
+	res.feedback, res.feedbackErr = feedback(p.budget, live, it.config.FeedbackRules, p.feedbackPaths)
+	res.rules = p.evaluator.rules(ctx, p.budget, live, it.config.ConditionRules)
 	return res
 }
 
