@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,8 +30,10 @@ type applyPass struct {
 	budget *bounded.Budget
 	// acting is whether the work was admitted to read and write its objects. If
 	// not, nothing was due when it was.
-	acting  bool
-	record  *workv1.AppliedManifestWork
+	acting bool
+	record *workv1.AppliedManifestWork
+	// entries are the resources of record; nil until one is asked for.
+	entries map[objectID]workv1.AppliedManifestResourceMeta
 	former  givenFields
 	applier *applier
 	// frozen is whether the work is complete, and nothing of it is applied.
@@ -222,11 +223,15 @@ func (p *applyPass) attempt(ctx context.Context, it *item, state *itemState) {
 // entry returns what is on record about the object of an item. Every object is
 // on record but those that are only looked at.
 func (p *applyPass) entry(it *item) workv1.AppliedManifestResourceMeta {
-	at := slices.IndexFunc(p.record.Status.AppliedResources, func(entry workv1.AppliedManifestResourceMeta) bool { return entryID(entry) == it.id() })
-	if at < 0 {
-		return workv1.AppliedManifestResourceMeta{}
+	if p.entries == nil {
+		p.entries = make(map[objectID]workv1.AppliedManifestResourceMeta, len(p.record.Status.AppliedResources))
+		for _, entry := range p.record.Status.AppliedResources {
+			if _, known := p.entries[entryID(entry)]; !known {
+				p.entries[entryID(entry)] = entry
+			}
+		}
 	}
-	return p.record.Status.AppliedResources[at]
+	return p.entries[it.id()]
 }
 
 // checkReachable takes the managed cluster for unreachable if an error is no

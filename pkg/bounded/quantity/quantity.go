@@ -11,6 +11,11 @@ import (
 // that Kubernetes can represent: from 1n to 2^63.
 var notation = regexp.MustCompile(`^[+-]?[0-9.]{0,64}([eE][+-]?[0-9]{1,2}|[A-Za-z]{0,2})$`)
 
+var exponent = regexp.MustCompile(`^[+-]?[0-9.]+[eE][+-]?[0-9]+$`)
+
+// HasExponent reports whether a text is a number in scientific notation.
+func HasExponent(text string) bool { return exponent.MatchString(text) }
+
 // Check returns an error if a text is too long for a quantity or has too large an
 // exponent. It does not report other mistakes, which the parser finds.
 func Check(text string) error {
