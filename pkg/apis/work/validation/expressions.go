@@ -10,6 +10,10 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/bounded"
 )
 
+// maxProblem bounds the message about one expression, in bytes: the type checker repeats the
+// expression for each mistake.
+const maxProblem = 1024
+
 // expressions validates the expressions of one ManifestWork, and bounds them together.
 type expressions struct {
 	number, length int
@@ -64,7 +68,11 @@ func (e *expressions) validate(key, text string, fldPath *field.Path, problem st
 		e.known[key] = err
 	}
 	if err != nil {
-		return field.ErrorList{field.Invalid(fldPath, text, problem+": "+err.Error())}
+		detail := err.Error()
+		if len(detail) > maxProblem {
+			detail = strings.ToValidUTF8(detail[:maxProblem], "") + "..."
+		}
+		return field.ErrorList{field.Invalid(fldPath, text, problem+": "+detail)}
 	}
 	return nil
 }
