@@ -226,7 +226,7 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("building the hub's client: %w", err)
 		}
-		if err := s.addAccounts(metadata, resolver); err != nil {
+		if err := s.addAccounts(metadata, resolver, registering); err != nil {
 			return nil, err
 		}
 	}
