@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 )
 
@@ -127,7 +129,7 @@ func enforce(live, want *unstructured.Unstructured) *unstructured.Unstructured {
 			given[key] = value
 		}
 	}
-	enforceValue(result.Object, given, exact)
+	enforceValue(result.Object, given, exact, &search{left: maxCompared})
 	// A ClusterRole whose rules are given has no others: those that an aggregation
 	// collects would be added by the cluster, again and again.
 	if _, ruled := given["rules"]; ruled && exact && given["aggregationRule"] == nil {
@@ -139,13 +141,44 @@ func enforce(live, want *unstructured.Unstructured) *unstructured.Unstructured {
 	if annotations := want.GetAnnotations(); len(annotations) > 0 {
 		result.SetAnnotations(mergeStrings(result.GetAnnotations(), annotations))
 	}
-	for _, owner := range want.GetOwnerReferences() {
-		setOwner(result, owner)
-	}
+	setOwners(result, want.GetOwnerReferences())
 	return result
 }
 
-func enforceValue(live, want any, exactLists bool) any {
+// setOwners adds owner references, or brings those with the same UID up to date. It
+// goes through both lists once: a manifest may give thousands.
+func setOwners(object metav1.Object, given []metav1.OwnerReference) {
+	if len(given) == 0 {
+		return
+	}
+	owners := object.GetOwnerReferences()
+	places := map[types.UID]int{}
+	for i, owner := range slices.Backward(owners) {
+		places[owner.UID] = i
+	}
+	for _, owner := range given {
+		if at, there := places[owner.UID]; there {
+			owners[at] = owner
+			continue
+		}
+		places[owner.UID] = len(owners)
+		owners = append(owners, owner)
+	}
+	object.SetOwnerReferences(owners)
+}
+
+// maxCompared bounds the values that are compared to find the counterparts of list
+// items. A list may be long and in another order on the cluster, again and again: to
+// compare all with all would hold a worker for minutes.
+const maxCompared = 1_000_000
+
+// search is for the counterparts of the items of an object.
+type search struct {
+	// left is how many more values are compared.
+	left int
+}
+
+func enforceValue(live, want any, exactLists bool, s *search) any {
 	switch want := want.(type) {
 	case map[string]any:
 		liveMap, ok := live.(map[string]any)
@@ -158,7 +191,7 @@ func enforceValue(live, want any, exactLists bool) any {
 			if list, ok := value.([]any); ok && len(list) == 0 && !exists {
 				continue
 			}
-			liveMap[key] = enforceValue(child, value, exactLists)
+			liveMap[key] = enforceValue(child, value, exactLists, s)
 		}
 		return liveMap
 	case []any:
@@ -166,7 +199,7 @@ func enforceValue(live, want any, exactLists bool) any {
 			return runtime.DeepCopyJSONValue(want)
 		}
 		liveList, _ := live.([]any)
-		return enforceList(liveList, want)
+		return enforceList(liveList, want, s)
 	default:
 		if sameScalar(live, want) {
 			return live
@@ -177,29 +210,55 @@ func enforceValue(live, want any, exactLists bool) any {
 
 // enforceList returns the items of want, each merged into the live item it
 // corresponds to: so fields that the server defaulted inside an item stay.
-func enforceList(live, want []any) []any {
-	used := make([]bool, len(live))
+func enforceList(live, want []any, s *search) []any {
+	candidates := newCandidates(live)
 	result := make([]any, len(want))
 	for i, item := range want {
-		at := counterpart(live, used, item, i)
+		at := candidates.counterpart(item, i, s)
 		if at < 0 {
 			result[i] = runtime.DeepCopyJSONValue(item)
 			continue
 		}
-		used[at] = true
-		result[i] = enforceValue(live[at], item, false)
+		candidates.used[at] = true
+		result[i] = enforceValue(live[at], item, false, s)
 	}
 	return result
 }
 
+// candidates are the items of a live list that may be counterparts of given ones.
+type candidates struct {
+	live []any
+	used []bool
+	// first is before the first item that is not used.
+	first int
+	// named are the items with each name, in their order.
+	named map[string][]int
+}
+
+func newCandidates(live []any) *candidates {
+	c := &candidates{live: live, used: make([]bool, len(live)), named: map[string][]int{}}
+	for i, item := range live {
+		if entry, ok := item.(map[string]any); ok {
+			if name, ok := entry["name"].(string); ok {
+				c.named[name] = append(c.named[name], i)
+			}
+		}
+	}
+	return c
+}
+
 // counterpart finds the live item that a given item is about: one that already
 // holds all of it, preferably in the same place, or else the one of its name.
-func counterpart(live []any, used []bool, item any, index int) int {
-	if index < len(live) && !used[index] && holds(live[index], item) {
+func (c *candidates) counterpart(item any, index int, s *search) int {
+	if index < len(c.live) && !c.used[index] && holds(c.live[index], item) {
 		return index
 	}
-	for i := range live {
-		if !used[i] && holds(live[i], item) {
+	for c.first < len(c.live) && c.used[c.first] {
+		c.first++
+	}
+	for i := c.first; i < len(c.live) && s.left > 0; i++ {
+		s.left--
+		if !c.used[i] && s.holds(c.live[i], item) {
 			return i
 		}
 	}
@@ -211,16 +270,34 @@ func counterpart(live []any, used []bool, item any, index int) int {
 	if !ok {
 		return -1
 	}
-	for i := range live {
-		if entry, ok := live[i].(map[string]any); ok && !used[i] && entry["name"] == name {
-			return i
-		}
+	named := c.named[name]
+	for len(named) > 0 && c.used[named[0]] {
+		named = named[1:]
 	}
-	return -1
+	c.named[name] = named
+	if len(named) == 0 {
+		return -1
+	}
+	return named[0]
+}
+
+// holds reports whether live holds everything that want gives, and was found to before
+// the search had to end.
+func (s *search) holds(live, want any) bool {
+	return holdsWithin(live, want, &s.left) && s.left >= 0
 }
 
 // holds reports whether live holds everything that want gives.
 func holds(live, want any) bool {
+	unlimited := math.MaxInt
+	return holdsWithin(live, want, &unlimited)
+}
+
+// holdsWithin is holds, but compares no more values than are left.
+func holdsWithin(live, want any, left *int) bool {
+	if *left--; *left < 0 {
+		return false
+	}
 	switch want := want.(type) {
 	case map[string]any:
 		liveMap, ok := live.(map[string]any)
@@ -235,14 +312,14 @@ func holds(live, want any) bool {
 				}
 				return false
 			}
-			if !holds(child, value) {
+			if !holdsWithin(child, value, left) {
 				return false
 			}
 		}
 		return true
 	case []any:
 		liveList, ok := live.([]any)
-		return ok && slices.EqualFunc(liveList, want, holds)
+		return ok && slices.EqualFunc(liveList, want, func(a, b any) bool { return holdsWithin(a, b, left) })
 	default:
 		return sameScalar(live, want)
 	}

@@ -1,12 +1,15 @@
 package work
 
 import (
+	"reflect"
+	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 )
 
@@ -247,5 +250,48 @@ func TestGivenTooLarge(t *testing.T) {
 	}
 	if _, err := decodeGiven("nonsense"); err == nil {
 		t.Error("nonsense was decoded")
+	}
+}
+
+// A list that the cluster has in another order costs a bounded number of comparisons,
+// and holds what the manifest gives all the same.
+func TestLongListsAreNotComparedWithoutEnd(t *testing.T) {
+	reversed := func(n int, item func(int) any) (live, want []any) {
+		live, want = make([]any, n), make([]any, n)
+		for i := range n {
+			live[i], want[n-1-i] = item(i), item(i)
+		}
+		return live, want
+	}
+	for name, item := range map[string]func(int) any{
+		"numbers":  func(i int) any { return int64(i) },
+		"objects":  func(i int) any { return map[string]any{"a": int64(i)} },
+		"named":    func(i int) any { return map[string]any{"name": strconv.Itoa(i), "a": map[string]any{"b": int64(i)}} },
+		"one name": func(i int) any { return map[string]any{"name": "n", "a": int64(i)} },
+		"lists":    func(i int) any { return []any{int64(i), []any{int64(i)}} },
+	} {
+		live, want := reversed(50_000, item)
+		s := &search{left: maxCompared}
+		if got := enforceList(live, want, s); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: enforceList() is not what is given", name)
+		}
+		// What is left is negative by no more than one value of each level.
+		if compared := maxCompared - s.left; compared > maxCompared+len(want) {
+			t.Errorf("%s: enforceList() compared %d values, want %d at most", name, compared, maxCompared)
+		}
+	}
+}
+
+func TestThousandsOfOwnersAreMergedAtOnce(t *testing.T) {
+	object := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{}}}
+	owners := make([]metav1.OwnerReference, 10_000)
+	for i := range owners {
+		owners[i] = metav1.OwnerReference{APIVersion: "v1", Kind: "A", Name: "a", UID: types.UID(strconv.Itoa(i))}
+	}
+	setOwners(object, owners[:5_000])
+	owners[0].Name = "b"
+	setOwners(object, append(owners, owners[1]))
+	if got := object.GetOwnerReferences(); !reflect.DeepEqual(got, owners) {
+		t.Errorf("setOwners() leaves %d owners, want %d in the order given", len(got), len(owners))
 	}
 }
