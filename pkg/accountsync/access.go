@@ -53,6 +53,7 @@ type Access struct {
 	roles    rbaclisters.RoleLister
 	bindings rbaclisters.RoleBindingLister
 	secrets  Secrets
+	groups   func(cluster string) []string
 	clock    clock.PassiveClock
 	loop     reconcile.Loop
 
@@ -69,6 +70,11 @@ type AccessInformers struct {
 	Roles    rbacinformers.RoleInformer
 	Bindings rbacinformers.RoleBindingInformer
 	Secrets  Secrets
+	// Groups returns the groups of the hub that the agents of a cluster are in, or
+	// nothing while that is unknown; nil if they may be in any of clusterv1.AgentGroups.
+	Groups func(cluster string) []string
+	// Registrations change what Groups returns for the cluster of their name; may be nil.
+	Registrations cache.SharedIndexInformer
 }
 
 // NewAccess returns an Access that writes to the hub.
@@ -80,8 +86,12 @@ func NewAccess(hub kubernetes.Interface, informers AccessInformers) *Access {
 		roles:    informers.Roles.Lister(),
 		bindings: informers.Bindings.Lister(),
 		secrets:  informers.Secrets,
+		groups:   informers.Groups,
 		clock:    clock.RealClock{},
 		written:  map[string]time.Time{},
+	}
+	if a.groups == nil {
+		a.groups = clusterv1.AgentGroups
 	}
 	a.loop = reconcile.Loop{
 		Name:      "managedserviceaccount-access",
@@ -93,6 +103,9 @@ func NewAccess(hub kubernetes.Interface, informers AccessInformers) *Access {
 			{Informer: informers.Bindings.Informer(), Keys: ownKeys},
 			{Informer: informers.Secrets.Informer, Keys: namespaceKeys},
 		},
+	}
+	if informers.Registrations != nil {
+		a.loop.Feeds = append(a.loop.Feeds, reconcile.Feed{Informer: informers.Registrations, Keys: clusterKeys})
 	}
 	return a
 }
@@ -236,8 +249,11 @@ func onlyLacksNames(present, wanted []rbacv1.PolicyRule) bool {
 func (a *Access) keepBinding(ctx context.Context, namespace string) error {
 	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: AccessName}
 	var subjects []rbacv1.Subject
-	for _, group := range clusterv1.AgentGroups(namespace) {
+	for _, group := range a.groups(namespace) {
 		subjects = append(subjects, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: group})
+	}
+	if len(subjects) == 0 {
+		return nil // the registration brings an event
 	}
 	bindings := a.hub.RbacV1().RoleBindings(namespace)
 	binding, err := a.bindings.RoleBindings(namespace).Get(AccessName)

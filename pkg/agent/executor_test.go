@@ -31,6 +31,8 @@ func TestExecutor(t *testing.T) {
 		"nobody":           testNobody,
 		"idle-as":          testIdleAs,
 		"review":           testReview,
+		"special-kinds":    func(t *testing.T, c *cluster) { testSpecialKinds(t, c, executor.Impersonate) },
+		"special-review":   func(t *testing.T, c *cluster) { testSpecialKinds(t, c, executor.Review) },
 		"late-kind":        testLateKind,
 		"complete-refused": testCompleteRefused,
 		"role-ref-as":      testRoleRefAs,

@@ -16,7 +16,7 @@ import (
 // addAccounts looks after the ManagedServiceAccounts that this server serves. On
 // a hub that keeps them in its own CustomResourceDefinitions it has its own
 // agents for them.
-func (s *Server) addAccounts(hub metadata.Interface, resolver *clustersets.Resolver) error {
+func (s *Server) addAccounts(hub metadata.Interface, resolver *clustersets.Resolver, registering *clusterRegistration) error {
 	secrets, informers, err := accountsync.NewSecrets(hub, withoutManagedFields)
 	if err != nil {
 		return err
@@ -35,6 +35,7 @@ func (s *Server) addAccounts(hub metadata.Interface, resolver *clustersets.Resol
 	access := accountsync.NewAccess(s.hub, accountsync.AccessInformers{
 		Accounts: accounts, Clusters: clusters, Secrets: secrets,
 		Roles: s.hubInformers.Rbac().V1().Roles(), Bindings: s.hubInformers.Rbac().V1().RoleBindings(),
+		Groups: registering.groups, Registrations: registering.registrations,
 	})
 	s.controllers = append(s.controllers,
 		replicator.Run,

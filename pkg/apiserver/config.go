@@ -65,6 +65,8 @@ type ExtraConfig struct {
 	NilExecutor executor.NilExecutor
 	// MaximumTokenValidity bounds how long tokens of ManagedServiceAccounts are valid; 0 for no bound.
 	MaximumTokenValidity time.Duration
+	// ReservedAccountNames are names that no new ManagedServiceAccount may have.
+	ReservedAccountNames []string
 	// LeaderElection decides which replica runs the controllers.
 	LeaderElection componentbaseconfig.LeaderElectionConfiguration
 	// Embedded is the etcd in this process; nil when there is a cluster of etcd.
@@ -164,6 +166,7 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 			CachedSets:      resolver,
 		},
 		MaximumTokenValidity: c.extra.MaximumTokenValidity,
+		ReservedAccountNames: c.extra.ReservedAccountNames,
 		Registration:         registering.dependencies,
 	})
 	var virtual []definition.Virtual
@@ -226,7 +229,7 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("building the hub's client: %w", err)
 		}
-		if err := s.addAccounts(metadata, resolver); err != nil {
+		if err := s.addAccounts(metadata, resolver, registering); err != nil {
 			return nil, err
 		}
 	}

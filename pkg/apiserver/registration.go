@@ -12,6 +12,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
@@ -69,6 +70,10 @@ var registrationAccess = []struct {
 // controllers of that hub register them.
 type clusterRegistration struct {
 	dependencies *RegistrationDependencies
+	// groups returns the groups of the hub that the agents of a cluster need, and
+	// registrations is what that depends on; nil where this server does not register clusters.
+	groups        func(cluster string) []string
+	registrations cache.SharedIndexInformer
 	// controllers run on the leader.
 	controllers []func(context.Context)
 	// gate is nil where this server does not register clusters.
@@ -133,6 +138,15 @@ func (c CompletedConfig) newRegistration(clients *clients, informers informerFac
 	}
 	registrar := registration.NewRegistrar(options)
 	out.dependencies = &RegistrationDependencies{Registrar: registrar, Records: records, Decisions: decisions}
+
+	out.registrations = registrations.Informer()
+	out.groups = func(cluster string) []string {
+		record, err := registrations.Lister().Get(cluster)
+		if err != nil {
+			return nil // it only reads a cache: there is none
+		}
+		return registration.GroupsOf(options.Drivers, record)
+	}
 
 	controller, err := registration.NewController(registration.Options{
 		Clusters: clients.clusters.ClusterV1(), ClusterInformer: clusters, Registrations: registrations, Records: records,

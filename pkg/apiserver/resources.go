@@ -14,6 +14,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 
+	authenticationvalidation "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/validation"
 	proxyv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1alpha1"
 	proxyv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1beta1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
@@ -52,6 +53,8 @@ type Dependencies struct {
 	Placement managedserviceaccount.Placement
 	// MaximumTokenValidity bounds how long their tokens are valid; 0 for no bound.
 	MaximumTokenValidity time.Duration
+	// ReservedAccountNames are names that no new one may have.
+	ReservedAccountNames []string
 	// Registration registers managed clusters; nil for a server that does not.
 	Registration *RegistrationDependencies
 }
@@ -87,7 +90,9 @@ func Resources(d Dependencies) []definition.Resource {
 		manifestwork.Definition(d.Works),
 		clusterpermission.Definition(d.Permissions),
 		clusternamespace.Definition(),
-		managedserviceaccount.Definition(d.Placement, d.MaximumTokenValidity),
+		managedserviceaccount.Definition(d.Placement, authenticationvalidation.Validator{
+			MaximumValidity: d.MaximumTokenValidity, ReservedNames: d.ReservedAccountNames,
+		}),
 		managedserviceaccountbinding.Definition(managedserviceaccountbinding.Options{Authorizer: d.Authorizer, Bindings: d.AccountBindings}),
 	}
 }

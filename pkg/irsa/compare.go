@@ -8,6 +8,14 @@ import (
 	"strings"
 )
 
+const (
+	// maxPolicyBytes is more than the longest document that IAM keeps takes, which has
+	// 10,240 characters, with every one of them escaped.
+	maxPolicyBytes = 64 << 10
+	// maxPolicyDepth is more than the parts of a document are nested.
+	maxPolicyDepth = 16
+)
+
 // samePolicy tells whether two documents say the same, in whatever form AWS returns
 // them. A document that cannot be read says nothing.
 func samePolicy(a, b string) bool {
@@ -20,6 +28,9 @@ func samePolicy(a, b string) bool {
 }
 
 func policyValue(document string) (any, bool) {
+	if len(document) > maxPolicyBytes {
+		return nil, false
+	}
 	document = strings.TrimSpace(document)
 	// JSON begins with a brace, which the encoding for URLs escapes.
 	if strings.HasPrefix(document, "%") {
@@ -33,29 +44,37 @@ func policyValue(document string) (any, bool) {
 	if err := json.Unmarshal([]byte(document), &value); err != nil {
 		return nil, false
 	}
-	return canonical(value), true
+	return canonical(value, maxPolicyDepth)
 }
 
 // canonical undoes what has no meaning in a policy: the order of a list, and whether
-// one value is in a list.
-func canonical(value any) any {
+// one value is in a list. It is false for what is nested deeper than depth.
+func canonical(value any, depth int) (any, bool) {
+	if depth < 0 {
+		return nil, false
+	}
+	var ok bool
 	switch value := value.(type) {
 	case map[string]any:
 		for key := range value {
-			value[key] = canonical(value[key])
+			if value[key], ok = canonical(value[key], depth-1); !ok {
+				return nil, false
+			}
 		}
-		return value
+		return value, true
 	case []any:
 		for i := range value {
-			value[i] = canonical(value[i])
+			if value[i], ok = canonical(value[i], depth-1); !ok {
+				return nil, false
+			}
 		}
 		if len(value) == 1 {
-			return value[0]
+			return value[0], true
 		}
 		slices.SortFunc(value, func(a, b any) int { return strings.Compare(text(a), text(b)) })
-		return value
+		return value, true
 	}
-	return value
+	return value, true
 }
 
 func text(value any) string {

@@ -68,22 +68,23 @@ func NewAccess(hub kubernetes.Interface, cached *Cached) *Access {
 	return &Access{hub: hub, cached: cached}
 }
 
-// Grant gives the agents of a cluster their access, and repairs it. It writes only
-// what differs. ErrTerminating says that something is in the way that will go.
-func (a *Access) Grant(ctx context.Context, cluster string, leaseDurationSeconds int32) error {
-	return a.grant(ctx, cluster, leaseDurationSeconds, true)
+// Grant gives the agents of a cluster, who are in the groups, their access, and repairs
+// it. If groups is empty, existing bindings keep their subjects. It writes only what
+// differs. ErrTerminating says that something is in the way that will go.
+func (a *Access) Grant(ctx context.Context, cluster string, groups []string, leaseDurationSeconds int32) error {
+	return a.grant(ctx, cluster, groups, leaseDurationSeconds, true)
 }
 
 // Granted tells whether Grant would find nothing to do. It writes nothing.
-func (a *Access) Granted(ctx context.Context, cluster string, leaseDurationSeconds int32) (bool, error) {
-	err := a.grant(ctx, cluster, leaseDurationSeconds, false)
+func (a *Access) Granted(ctx context.Context, cluster string, groups []string, leaseDurationSeconds int32) (bool, error) {
+	err := a.grant(ctx, cluster, groups, leaseDurationSeconds, false)
 	if errors.Is(err, errIncomplete) || errors.Is(err, ErrTerminating) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-func (a *Access) grant(ctx context.Context, cluster string, leaseDurationSeconds int32, write bool) error {
+func (a *Access) grant(ctx context.Context, cluster string, groups []string, leaseDurationSeconds int32, write bool) error {
 	if why := ReservedName(cluster); why != "" {
 		return fmt.Errorf("no cluster can be named %s: %s", cluster, why)
 	}
@@ -94,14 +95,14 @@ func (a *Access) grant(ctx context.Context, cluster string, leaseDurationSeconds
 	if err := a.keepClusterRole(ctx, cluster, write); err != nil {
 		return err
 	}
-	if err := a.keepClusterRoleBinding(ctx, cluster, write); err != nil {
+	if err := a.keepClusterRoleBinding(ctx, cluster, groups, write); err != nil {
 		return err
 	}
 	if namespace != nil {
 		return namespace // nothing can be made in it
 	}
 	for _, role := range agentRoles {
-		if err := a.keepRoleBinding(ctx, cluster, role, write); err != nil {
+		if err := a.keepRoleBinding(ctx, cluster, role, groups, write); err != nil {
 			return err
 		}
 	}
@@ -137,16 +138,16 @@ func (a *Access) keepClusterRole(ctx context.Context, cluster string, write bool
 	return k.keep(ctx, write)
 }
 
-func (a *Access) keepClusterRoleBinding(ctx context.Context, cluster string, write bool) error {
+func (a *Access) keepClusterRoleBinding(ctx context.Context, cluster string, groups []string, write bool) error {
 	name := accessName(cluster)
 	wanted := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: accessMeta("", name, cluster), RoleRef: clusterRoleRef(name), Subjects: agentSubjects(cluster),
+		ObjectMeta: accessMeta("", name, cluster), RoleRef: clusterRoleRef(name), Subjects: agentSubjects(groups),
 	}
 	k := keeper[*rbacv1.ClusterRoleBinding]{
 		what: "ClusterRoleBinding " + name, client: a.hub.RbacV1().ClusterRoleBindings(), wanted: wanted,
 		fix: func(have *rbacv1.ClusterRoleBinding) (changed, replace bool) {
 			changed = label(have, cluster)
-			if !equality.Semantic.DeepEqual(have.Subjects, wanted.Subjects) {
+			if len(groups) > 0 && !equality.Semantic.DeepEqual(have.Subjects, wanted.Subjects) {
 				have.Subjects, changed = wanted.Subjects, true
 			}
 			return changed, have.RoleRef != wanted.RoleRef
@@ -158,10 +159,10 @@ func (a *Access) keepClusterRoleBinding(ctx context.Context, cluster string, wri
 	return k.keep(ctx, write)
 }
 
-func (a *Access) keepRoleBinding(ctx context.Context, cluster, role string, write bool) error {
+func (a *Access) keepRoleBinding(ctx context.Context, cluster, role string, groups []string, write bool) error {
 	name := bindingName(cluster, role)
 	wanted := &rbacv1.RoleBinding{
-		ObjectMeta: accessMeta(cluster, name, cluster), RoleRef: clusterRoleRef(accessPrefix + role), Subjects: agentSubjects(cluster),
+		ObjectMeta: accessMeta(cluster, name, cluster), RoleRef: clusterRoleRef(accessPrefix + role), Subjects: agentSubjects(groups),
 	}
 	if role == workRole {
 		// Should somebody delete the namespace, agents need it until their works are gone.
@@ -171,7 +172,7 @@ func (a *Access) keepRoleBinding(ctx context.Context, cluster, role string, writ
 		what: "RoleBinding " + cluster + "/" + name, client: a.hub.RbacV1().RoleBindings(cluster), wanted: wanted,
 		fix: func(have *rbacv1.RoleBinding) (changed, replace bool) {
 			changed = label(have, cluster)
-			if !equality.Semantic.DeepEqual(have.Subjects, wanted.Subjects) {
+			if len(groups) > 0 && !equality.Semantic.DeepEqual(have.Subjects, wanted.Subjects) {
 				have.Subjects, changed = wanted.Subjects, true
 			}
 			for _, finalizer := range wanted.Finalizers {

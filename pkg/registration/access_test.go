@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,6 +17,8 @@ import (
 	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 )
 
 // cachedAccess is an Access whose caches have what the hub has.
@@ -48,7 +51,7 @@ func TestUnchangedAccessCostsNoRequest(t *testing.T) {
 	hub := fake.NewClientset()
 	live := NewAccess(hub, nil)
 	for i := range clusters {
-		if err := live.Grant(t.Context(), fmt.Sprintf("cluster%d", i), 60); err != nil {
+		if err := live.Grant(t.Context(), fmt.Sprintf("cluster%d", i), clusterv1.AgentGroups(fmt.Sprintf("cluster%d", i))[:1], 60); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -56,10 +59,10 @@ func TestUnchangedAccessCostsNoRequest(t *testing.T) {
 	hub.ClearActions()
 	for i := range clusters {
 		name := fmt.Sprintf("cluster%d", i)
-		if complete, err := access.Granted(t.Context(), name, 60); err != nil || !complete {
+		if complete, err := access.Granted(t.Context(), name, clusterv1.AgentGroups(name)[:1], 60); err != nil || !complete {
 			t.Fatalf("access of %s is complete: %t, %v", name, complete, err)
 		}
-		if err := access.Grant(t.Context(), name, 60); err != nil {
+		if err := access.Grant(t.Context(), name, clusterv1.AgentGroups(name)[:1], 60); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -71,7 +74,7 @@ func TestUnchangedAccessCostsNoRequest(t *testing.T) {
 // What differs is written, and nothing beside.
 func TestOnlyDifferencesAreWritten(t *testing.T) {
 	hub := fake.NewClientset()
-	if err := NewAccess(hub, nil).Grant(t.Context(), "cluster1", 60); err != nil {
+	if err := NewAccess(hub, nil).Grant(t.Context(), "cluster1", clusterv1.AgentGroups("cluster1")[:1], 60); err != nil {
 		t.Fatal(err)
 	}
 	if err := hub.RbacV1().RoleBindings("cluster1").Delete(t.Context(), bindingName("cluster1", "inventory"), metav1.DeleteOptions{}); err != nil {
@@ -79,17 +82,54 @@ func TestOnlyDifferencesAreWritten(t *testing.T) {
 	}
 	access := cachedAccess(t, hub)
 	hub.ClearActions()
-	if complete, err := access.Granted(t.Context(), "cluster1", 60); err != nil || complete {
+	if complete, err := access.Granted(t.Context(), "cluster1", clusterv1.AgentGroups("cluster1")[:1], 60); err != nil || complete {
 		t.Errorf("without a binding it is complete: %t, %v", complete, err)
 	}
 	if made := writes(hub); len(made) > 0 {
 		t.Errorf("to look made %v", made)
 	}
-	if err := access.Grant(t.Context(), "cluster1", 60); err != nil {
+	if err := access.Grant(t.Context(), "cluster1", clusterv1.AgentGroups("cluster1")[:1], 60); err != nil {
 		t.Fatal(err)
 	}
 	if made := writes(hub); len(made) != 1 || made[0] != "create rolebindings" {
 		t.Errorf("the repair of a binding made %v", made)
+	}
+}
+
+// Upgrades, changes of the driver and drivers that are switched off: the subjects of
+// both bindings are those groups that the agents need, and no others.
+func TestBindingsHaveTheGroupsOfTheDriver(t *testing.T) {
+	both := clusterv1.AgentGroups("cluster1")
+	for name, step := range map[string]struct{ before, groups, want []string }{
+		"upgrade":             {both, both[:1], both[:1]},
+		"csr to access entry": {both[:1], both[1:], both[1:]},
+		"driver switched off": {both[1:], nil, both[1:]},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hub := fake.NewClientset()
+			access := NewAccess(hub, nil)
+			for _, groups := range [][]string{step.before, step.groups} {
+				if err := access.Grant(t.Context(), "cluster1", groups, 60); err != nil {
+					t.Fatal(err)
+				}
+			}
+			binding, err := hub.RbacV1().ClusterRoleBindings().Get(t.Context(), accessName("cluster1"), metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := agentSubjects(step.want); !equality.Semantic.DeepEqual(binding.Subjects, want) {
+				t.Errorf("ClusterRoleBinding subjects = %v, want %v", binding.Subjects, want)
+			}
+			for _, role := range agentRoles {
+				binding, err := hub.RbacV1().RoleBindings("cluster1").Get(t.Context(), bindingName("cluster1", role), metav1.GetOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if want := agentSubjects(step.want); !equality.Semantic.DeepEqual(binding.Subjects, want) {
+					t.Errorf("RoleBinding %s subjects = %v, want %v", role, binding.Subjects, want)
+				}
+			}
+		})
 	}
 }
 
@@ -98,10 +138,10 @@ func TestOutdatedCache(t *testing.T) {
 	hub := fake.NewClientset()
 	access := cachedAccess(t, hub)
 	// The caches may have seen none of it when it is granted again.
-	if err := NewAccess(hub, nil).Grant(t.Context(), "cluster1", 60); err != nil {
+	if err := NewAccess(hub, nil).Grant(t.Context(), "cluster1", clusterv1.AgentGroups("cluster1")[:1], 60); err != nil {
 		t.Fatal(err)
 	}
-	if err := access.Grant(t.Context(), "cluster1", 60); err != nil {
+	if err := access.Grant(t.Context(), "cluster1", clusterv1.AgentGroups("cluster1")[:1], 60); err != nil {
 		t.Errorf("what is there already: %v", err)
 	}
 	hub.PrependReactor("update", "clusterroles", onceConflict())
@@ -114,7 +154,7 @@ func TestOutdatedCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
-		if err := access.Grant(ctx, "cluster1", 60); err != nil {
+		if err := access.Grant(ctx, "cluster1", clusterv1.AgentGroups("cluster1")[:1], 60); err != nil {
 			return false, err
 		}
 		role, err := hub.RbacV1().ClusterRoles().Get(ctx, accessName("cluster1"), metav1.GetOptions{})
@@ -140,7 +180,7 @@ func onceConflict() clienttesting.ReactionFunc {
 func TestRevokeGoesOn(t *testing.T) {
 	hub := fake.NewClientset()
 	access := NewAccess(hub, nil)
-	if err := access.Grant(t.Context(), "cluster1", 60); err != nil {
+	if err := access.Grant(t.Context(), "cluster1", clusterv1.AgentGroups("cluster1")[:1], 60); err != nil {
 		t.Fatal(err)
 	}
 	broken := true
@@ -170,7 +210,7 @@ func TestRevokeGoesOn(t *testing.T) {
 func TestTerminatingNamespace(t *testing.T) {
 	now := metav1.Now()
 	hub := fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "cluster1", DeletionTimestamp: &now, Finalizers: []string{"kubernetes"}}})
-	err := NewAccess(hub, nil).Grant(t.Context(), "cluster1", 60)
+	err := NewAccess(hub, nil).Grant(t.Context(), "cluster1", clusterv1.AgentGroups("cluster1")[:1], 60)
 	if !errors.Is(err, ErrTerminating) {
 		t.Errorf("it says %v", err)
 	}

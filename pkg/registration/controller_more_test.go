@@ -169,10 +169,10 @@ func testAccess(t *testing.T, hub *realHub) {
 	}
 	access, ctx := registration.NewAccess(server, nil), t.Context()
 	for _, name := range []string{"access", "access-2"} {
-		if err := access.Grant(ctx, name, 60); err != nil {
+		if err := access.Grant(ctx, name, clusterv1.AgentGroups(name)[:1], 60); err != nil {
 			t.Fatal(err)
 		}
-		if complete, err := access.Granted(ctx, name, 60); err != nil || !complete {
+		if complete, err := access.Granted(ctx, name, clusterv1.AgentGroups(name)[:1], 60); err != nil || !complete {
 			t.Fatalf("access of %s is complete: %t, %v", name, complete, err)
 		}
 	}
@@ -225,7 +225,7 @@ func testAccess(t *testing.T, hub *realHub) {
 
 	// The roles of all clusters belong to none of them.
 	for _, name := range []string{"work", "kube-system", "default"} {
-		if err := access.Grant(ctx, name, 60); err == nil {
+		if err := access.Grant(ctx, name, clusterv1.AgentGroups(name)[:1], 60); err == nil {
 			t.Errorf("a cluster named %s was granted access", name)
 		}
 		if _, err := access.Remove(ctx, name); err != nil {

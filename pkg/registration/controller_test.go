@@ -328,7 +328,7 @@ func testDeniedHalfWay(t *testing.T, hub *realHub) {
 	})
 	// Somebody, or an older server, had made more.
 	access := registration.NewAccess(f.admin, nil)
-	if err := access.Grant(t.Context(), "halfway", 60); err != nil {
+	if err := access.Grant(t.Context(), "halfway", clusterv1.AgentGroups("halfway")[1:], 60); err != nil {
 		t.Fatal(err)
 	}
 	f.deny(t, "halfway")

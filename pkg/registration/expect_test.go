@@ -59,7 +59,21 @@ var (
 // mayOnly tells what the agents of a cluster may do beside what is given, or not of it.
 func (f *fleet) mayOnly(ctx context.Context, cluster string, expected ...string) error {
 	var errs []error
+	// Without a registration it is as the test has granted it.
+	needed := clusterv1.AgentGroups(cluster)[:1]
+	record, err := f.ours.RegisterV1alpha1().ManagedClusterRegistrations().Get(ctx, cluster, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return err
+	case record.Spec.Driver == registerv1alpha1.DriverAWSIRSA:
+		needed = clusterv1.AgentGroups(cluster)[1:]
+	}
 	for _, group := range clusterv1.AgentGroups(cluster) {
+		expected := expected
+		if !slices.Contains(needed, group) {
+			expected = nil
+		}
 		for what, attributes := range rights(cluster) {
 			allowed, err := f.may(ctx, group, attributes)
 			if err != nil {

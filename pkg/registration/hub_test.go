@@ -281,7 +281,10 @@ func (m mortalCloud) Remove(ctx context.Context, desired irsa.Desired) error {
 // csrDriver needs nothing beside RBAC.
 type csrDriver struct{}
 
-func (csrDriver) Name() registerv1alpha1.RegistrationDriver                   { return registerv1alpha1.DriverCSR }
+func (csrDriver) Name() registerv1alpha1.RegistrationDriver { return registerv1alpha1.DriverCSR }
+func (csrDriver) Groups(r *registerv1alpha1.ManagedClusterRegistration) []string {
+	return clusterv1.AgentGroups(r.Name)[:1]
+}
 func (csrDriver) Refuses(*registerv1alpha1.ManagedClusterRegistration) string { return "" }
 func (csrDriver) Provision(context.Context, *registerv1alpha1.ManagedClusterRegistration, bool) error {
 	return nil

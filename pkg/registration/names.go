@@ -7,6 +7,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 )
 
 const (
@@ -64,9 +65,21 @@ func clusterRoleRef(name string) rbacv1.RoleRef {
 	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}
 }
 
-func agentSubjects(cluster string) []rbacv1.Subject {
+// GroupsOf returns the groups of the hub that the agents of a cluster need, by the
+// driver of its registration; nil if the server knows none of that.
+func GroupsOf(drivers []Driver, registration *registerv1alpha1.ManagedClusterRegistration) []string {
+	for _, driver := range drivers {
+		if driver.Name() == registration.Spec.Driver {
+			return driver.Groups(registration)
+		}
+	}
+	return nil
+}
+
+// agentSubjects returns the groups as subjects of a binding.
+func agentSubjects(groups []string) []rbacv1.Subject {
 	var subjects []rbacv1.Subject
-	for _, group := range clusterv1.AgentGroups(cluster) {
+	for _, group := range groups {
 		subjects = append(subjects, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: group})
 	}
 	return subjects

@@ -62,6 +62,9 @@ type Records interface {
 type Driver interface {
 	// Name is that of the driver in registrations and flags.
 	Name() registerv1alpha1.RegistrationDriver
+	// Groups returns the groups of the hub that the agents of a cluster are in by this
+	// driver. RBAC is bound to no others.
+	Groups(registration *registerv1alpha1.ManagedClusterRegistration) []string
 	// Refuses tells why a cluster cannot be accepted as it is registered; empty if it can.
 	Refuses(registration *registerv1alpha1.ManagedClusterRegistration) string
 	// Provision makes what an accepted cluster needs beside RBAC, and repairs it. It may

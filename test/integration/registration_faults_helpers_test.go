@@ -234,7 +234,7 @@ func (h *awsHub) hasAccess(ctx context.Context, cluster string, want access) err
 	}
 
 	wanted := map[string][]string{}
-	own := clusterv1.AgentGroups(cluster)
+	own := clusterv1.AgentGroups(cluster)[1:] // of access entries
 	look := []string{"managedclusters:get", "managedclusters:list", "managedclusters:watch"}
 	if want != noAccess {
 		wanted["ClusterRole "+name] = look

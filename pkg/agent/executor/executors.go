@@ -68,6 +68,8 @@ type Executors struct {
 	reviewer Reviewer
 	mode     Mode
 	clients  *clients
+	// aggregated tells which kinds aggregated API servers serve.
+	aggregated *groupVersions
 }
 
 var _ work.Executors = (*Executors)(nil)
@@ -84,7 +86,8 @@ func New(config Config) (*Executors, error) {
 	if !slices.Contains(Modes(), config.Mode) {
 		return nil, fmt.Errorf("unknown mode %q of executors, known are %v", config.Mode, Modes())
 	}
-	return &Executors{own: config.Own, reviewer: config.Reviewer, mode: config.Mode, clients: newClients(config.Managed)}, nil
+	return &Executors{own: config.Own, reviewer: config.Reviewer, mode: config.Mode, clients: newClients(config.Managed),
+		aggregated: &groupVersions{own: config.Own}}, nil
 }
 
 // Run implements work.Executors.

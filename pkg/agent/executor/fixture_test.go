@@ -210,6 +210,9 @@ func (f *fixture) object(text string) *unstructured.Unstructured {
 var plurals = map[string]string{
 	"ConfigMap": "configmaps", "Secret": "secrets", "Namespace": "namespaces", "Role": "roles", "RoleBinding": "rolebindings",
 	"ClusterRole": "clusterroles", "ClusterRoleBinding": "clusterrolebindings",
+	"ValidatingAdmissionPolicy": "validatingadmissionpolicies", "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
+	"CertificateSigningRequest": "certificatesigningrequests", "SelfSubjectReview": "selfsubjectreviews",
+	"APIService": "apiservices", "Anything": "anythings",
 }
 
 func resourceOf(object *unstructured.Unstructured) schema.GroupVersionResource {

@@ -35,18 +35,34 @@ func (p *pass) judge(ctx context.Context, targets []work.Target) (map[int]string
 	p.delivered, p.held = map[roleKey]*grant{}, map[string][]rbacv1.PolicyRule{}
 	grants := make([]*grant, len(targets))
 	unreadable := make([]error, len(targets))
+	// asked is what the API server asks of the caller, in mode Review.
+	asked := make([][]access.Request, len(targets))
 	for i, target := range targets {
 		grants[i], unreadable[i] = grantOf(p.mode, target)
+		if p.mode == Review && unreadable[i] == nil {
+			asked[i], unreadable[i] = callerRequests(target)
+		}
 		if g := grants[i]; g != nil && g.ref == nil {
 			p.delivered[roleKey{target.Namespace, target.Name}] = g
 		}
 	}
-	if err := p.ask(ctx, targets, grants); err != nil {
+	if err := p.ask(ctx, targets, grants, asked); err != nil {
 		return nil, err
 	}
 	denied := map[int]string{}
 	for i, target := range targets {
 		s := &shortfall{target: target, unreadable: unreadable[i]}
+		for _, request := range asked[i] {
+			if !p.decisions[request].Allowed {
+				s.asked = append(s.asked, request)
+			}
+		}
+		var err error
+		if s.caller, err = p.byCaller(ctx, target); err != nil {
+			if s.caller = untold(err); s.caller == "" {
+				return nil, err
+			}
+		}
 		for _, request := range requestsOf(p.mode, target) {
 			if decision := p.decisions[request]; !decision.Allowed {
 				s.requests = append(s.requests, request)
@@ -54,7 +70,6 @@ func (p *pass) judge(ctx context.Context, targets []work.Target) (map[int]string
 			}
 		}
 		if g := grants[i]; g != nil && !p.allowed(g.requests) {
-			var err error
 			if len(s.requests) > 0 && p.looksUp(g) {
 				// Who may not write it is not told what roles of the cluster grant.
 				s.grant = &grantShortfall{grant: g, undisclosed: true}
@@ -70,7 +85,7 @@ func (p *pass) judge(ctx context.Context, targets []work.Target) (map[int]string
 }
 
 // ask has all requests of the work reviewed, each once.
-func (p *pass) ask(ctx context.Context, targets []work.Target, grants []*grant) error {
+func (p *pass) ask(ctx context.Context, targets []work.Target, grants []*grant, asked [][]access.Request) error {
 	var requests []access.Request
 	p.decisions = map[access.Request]access.Decision{}
 	add := func(more []access.Request) {
@@ -83,6 +98,7 @@ func (p *pass) ask(ctx context.Context, targets []work.Target, grants []*grant) 
 	}
 	for i, target := range targets {
 		add(requestsOf(p.mode, target))
+		add(asked[i])
 		if grants[i] != nil {
 			add(grants[i].requests)
 		}

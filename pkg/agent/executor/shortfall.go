@@ -31,6 +31,11 @@ type shortfall struct {
 	grant *grantShortfall
 	// unreadable is why it is not known what the object grants; nil if it is.
 	unreadable error
+	// asked are requests about other objects that the API server would have allowed to
+	// the caller, which is the agent in mode Review.
+	asked []access.Request
+	// caller is why the agent must not write the object for an executor; may be empty.
+	caller string
 }
 
 // grantShortfall is why an executor may not write a role or a binding.
@@ -47,7 +52,7 @@ type grantShortfall struct {
 }
 
 func (s *shortfall) empty() bool {
-	return len(s.requests) == 0 && s.grant == nil && s.unreadable == nil
+	return len(s.requests) == 0 && s.grant == nil && s.unreadable == nil && len(s.asked) == 0 && s.caller == ""
 }
 
 // message says what is missing, and gives the rules that would be enough.
@@ -62,6 +67,12 @@ func (s *shortfall) message(executor types.NamespacedName) string {
 	if s.unreadable != nil {
 		parts = append(parts, s.unreadable.Error())
 	}
+	if len(s.asked) > 0 {
+		parts = append(parts, asksText(executor, s.asked))
+	}
+	if s.caller != "" {
+		parts = append(parts, callerText(executor, s.caller))
+	}
 	// Tools know the beginning from the agents of others.
 	return clip(fmt.Sprintf("not allowed to apply the resource %s %s, %s %s: %s",
 		s.target.Resource.Group, s.target.Resource.Resource, s.target.Namespace, s.target.Name, strings.Join(parts, "; ")), maxMessageBytes)
@@ -72,10 +83,7 @@ func (s *shortfall) lacking(executor types.NamespacedName) string {
 	var rules []rbacv1.PolicyRule
 	for _, request := range s.requests {
 		verbs = append(verbs, request.Verb)
-		rule := rbacv1.PolicyRule{APIGroups: []string{request.Group}, Resources: []string{request.Resource}, Verbs: []string{request.Verb}}
-		if request.Name != "" {
-			rule.ResourceNames = []string{request.Name}
-		}
+		rule := ruleOf(request)
 		same := func(other rbacv1.PolicyRule) bool { return len(other.ResourceNames) == len(rule.ResourceNames) }
 		if at := slices.IndexFunc(rules, same); at >= 0 {
 			rules[at].Verbs = append(rules[at].Verbs, request.Verb)
@@ -102,6 +110,15 @@ func (s *shortfall) lacking(executor types.NamespacedName) string {
 	return text + "; it takes " + holder(s.target.Namespace) + " with " + word + strings.Join(texts, " and ")
 }
 
+// ruleOf returns the rule that allows a request and nothing else.
+func ruleOf(request access.Request) rbacv1.PolicyRule {
+	rule := rbacv1.PolicyRule{APIGroups: []string{request.Group}, Resources: []string{request.Resource}, Verbs: []string{request.Verb}}
+	if request.Name != "" {
+		rule.ResourceNames = []string{request.Name}
+	}
+	return rule
+}
+
 func (g *grantShortfall) message(executor types.NamespacedName) string {
 	var text string
 	switch {
@@ -124,10 +141,7 @@ func (g *grantShortfall) message(executor types.NamespacedName) string {
 	}
 	// The broadest of the requests includes the others.
 	request := g.requests[0]
-	rule := rbacv1.PolicyRule{APIGroups: []string{request.Group}, Resources: []string{request.Resource}, Verbs: []string{request.Verb}}
-	if request.Name != "" {
-		rule.ResourceNames = []string{request.Name}
-	}
+	rule := ruleOf(request)
 	also := ""
 	if g.undisclosed {
 		return text + ", or " + holder(g.namespace) + " with the rule " + ruleText(rule)

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 
@@ -130,7 +131,7 @@ func enforce(live, want *unstructured.Unstructured) *unstructured.Unstructured {
 			given[key] = value
 		}
 	}
-	enforceValue(result.Object, given, exact)
+	enforceValue(result.Object, given, exact, &search{left: maxCompared})
 	// A ClusterRole whose rules are given has no others: those that an aggregation
 	// collects would be added by the cluster, again and again.
 	if _, ruled := given["rules"]; ruled && exact && given["aggregationRule"] == nil {
@@ -142,30 +143,44 @@ func enforce(live, want *unstructured.Unstructured) *unstructured.Unstructured {
 	if annotations := want.GetAnnotations(); len(annotations) > 0 {
 		result.SetAnnotations(mergeStrings(result.GetAnnotations(), annotations))
 	}
-	if owners := want.GetOwnerReferences(); len(owners) > 0 {
-		result.SetOwnerReferences(mergeOwners(result.GetOwnerReferences(), owners))
-	}
+	setOwners(result, want.GetOwnerReferences())
 	return result
 }
 
-// mergeOwners adds owner references, and brings those with the same UID up to date.
-func mergeOwners(into, from []metav1.OwnerReference) []metav1.OwnerReference {
-	at := make(map[types.UID]int, len(into))
-	for i, owner := range into {
-		at[owner.UID] = i
+// setOwners adds owner references, or brings those with the same UID up to date. It
+// goes through both lists once: a manifest may give thousands.
+func setOwners(object metav1.Object, given []metav1.OwnerReference) {
+	if len(given) == 0 {
+		return
 	}
-	for _, owner := range from {
-		if i, known := at[owner.UID]; known {
-			into[i] = owner
+	owners := object.GetOwnerReferences()
+	places := map[types.UID]int{}
+	for i, owner := range slices.Backward(owners) {
+		places[owner.UID] = i
+	}
+	for _, owner := range given {
+		if at, there := places[owner.UID]; there {
+			owners[at] = owner
 			continue
 		}
-		at[owner.UID] = len(into)
-		into = append(into, owner)
+		places[owner.UID] = len(owners)
+		owners = append(owners, owner)
 	}
-	return into
+	object.SetOwnerReferences(owners)
 }
 
-func enforceValue(live, want any, exactLists bool) any {
+// maxCompared bounds the values that are compared to find the counterparts of list
+// items. A list may be long and in another order on the cluster, again and again: to
+// compare all with all would hold a worker for minutes.
+const maxCompared = 1_000_000
+
+// search is for the counterparts of the items of an object.
+type search struct {
+	// left is how many more values are compared.
+	left int
+}
+
+func enforceValue(live, want any, exactLists bool, s *search) any {
 	switch want := want.(type) {
 	case map[string]any:
 		liveMap, ok := live.(map[string]any)
@@ -178,7 +193,7 @@ func enforceValue(live, want any, exactLists bool) any {
 			if list, ok := value.([]any); ok && len(list) == 0 && !exists {
 				continue
 			}
-			liveMap[key] = enforceValue(child, value, exactLists)
+			liveMap[key] = enforceValue(child, value, exactLists, s)
 		}
 		return liveMap
 	case []any:
@@ -186,7 +201,7 @@ func enforceValue(live, want any, exactLists bool) any {
 			return runtime.DeepCopyJSONValue(want)
 		}
 		liveList, _ := live.([]any)
-		return enforceList(liveList, want)
+		return enforceList(liveList, want, s)
 	default:
 		if sameScalar(live, want) {
 			return live
@@ -195,80 +210,96 @@ func enforceValue(live, want any, exactLists bool) any {
 	}
 }
 
-// maxComparisons bounds how many pairs of items are compared to find what items of two
-// lists correspond. Above it an item corresponds to the one in its place, or of its name.
-const maxComparisons = 100_000
-
 // enforceList returns the items of want, each merged into the live item it
 // corresponds to: so fields that the server defaulted inside an item stay.
-func enforceList(live, want []any) []any {
-	items := counterparts{live: live, used: make([]bool, len(live)), names: map[string][]int{}, exhaustive: len(live)*len(want) <= maxComparisons}
-	for i, item := range live {
-		if name, ok := nameOf(item); ok {
-			items.names[name] = append(items.names[name], i)
-		}
-	}
+func enforceList(live, want []any, s *search) []any {
+	candidates := newCandidates(live)
 	result := make([]any, len(want))
 	for i, item := range want {
-		at := items.of(item, i)
+		at := candidates.counterpart(item, i, s)
 		if at < 0 {
 			result[i] = runtime.DeepCopyJSONValue(item)
 			continue
 		}
-		items.used[at] = true
-		result[i] = enforceValue(live[at], item, false)
+		candidates.used[at] = true
+		result[i] = enforceValue(live[at], item, false, s)
 	}
 	return result
 }
 
-// counterparts finds which live items the items of a manifest are about.
-type counterparts struct {
+// candidates are the items of a live list that may be counterparts of given ones.
+type candidates struct {
 	live []any
 	used []bool
-	// names are the places of live items by name.
-	names map[string][]int
-	// exhaustive is whether the lists are short enough to compare each with each.
-	exhaustive bool
+	// first is before the first item that is not used.
+	first int
+	// named are the items with each name, in their order.
+	named map[string][]int
 }
 
-// of returns the place of the live item that an item is about: one that already
-// holds all of it, preferably in the same place, or else the one of its name; -1 if
-// there is none.
-func (c *counterparts) of(item any, index int) int {
-	if index < len(c.live) && !c.used[index] && holds(c.live[index], item) {
-		return index
-	}
-	if c.exhaustive {
-		for i := range c.live {
-			if !c.used[i] && holds(c.live[i], item) {
-				return i
+func newCandidates(live []any) *candidates {
+	c := &candidates{live: live, used: make([]bool, len(live)), named: map[string][]int{}}
+	for i, item := range live {
+		if entry, ok := item.(map[string]any); ok {
+			if name, ok := entry["name"].(string); ok {
+				c.named[name] = append(c.named[name], i)
 			}
 		}
 	}
-	name, ok := nameOf(item)
+	return c
+}
+
+// counterpart finds the live item that a given item is about: one that already
+// holds all of it, preferably in the same place, or else the one of its name.
+func (c *candidates) counterpart(item any, index int, s *search) int {
+	if index < len(c.live) && !c.used[index] && holds(c.live[index], item) {
+		return index
+	}
+	for c.first < len(c.live) && c.used[c.first] {
+		c.first++
+	}
+	for i := c.first; i < len(c.live) && s.left > 0; i++ {
+		s.left--
+		if !c.used[i] && s.holds(c.live[i], item) {
+			return i
+		}
+	}
+	fields, ok := item.(map[string]any)
 	if !ok {
 		return -1
 	}
-	places := c.names[name]
-	for len(places) > 0 && c.used[places[0]] {
-		places = places[1:]
-	}
-	c.names[name] = places
-	if len(places) == 0 {
+	name, ok := fields["name"].(string)
+	if !ok {
 		return -1
 	}
-	return places[0]
+	named := c.named[name]
+	for len(named) > 0 && c.used[named[0]] {
+		named = named[1:]
+	}
+	c.named[name] = named
+	if len(named) == 0 {
+		return -1
+	}
+	return named[0]
 }
 
-// nameOf returns the field by which items of most lists are told apart.
-func nameOf(item any) (string, bool) {
-	fields, _ := item.(map[string]any)
-	name, ok := fields["name"].(string)
-	return name, ok
+// holds reports whether live holds everything that want gives, and was found to before
+// the search had to end.
+func (s *search) holds(live, want any) bool {
+	return holdsWithin(live, want, &s.left) && s.left >= 0
 }
 
 // holds reports whether live holds everything that want gives.
 func holds(live, want any) bool {
+	unlimited := math.MaxInt
+	return holdsWithin(live, want, &unlimited)
+}
+
+// holdsWithin is holds, but compares no more values than are left.
+func holdsWithin(live, want any, left *int) bool {
+	if *left--; *left < 0 {
+		return false
+	}
 	switch want := want.(type) {
 	case map[string]any:
 		liveMap, ok := live.(map[string]any)
@@ -283,14 +314,14 @@ func holds(live, want any) bool {
 				}
 				return false
 			}
-			if !holds(child, value) {
+			if !holdsWithin(child, value, left) {
 				return false
 			}
 		}
 		return true
 	case []any:
 		liveList, ok := live.([]any)
-		return ok && slices.EqualFunc(liveList, want, holds)
+		return ok && slices.EqualFunc(liveList, want, func(a, b any) bool { return holdsWithin(a, b, left) })
 	default:
 		return sameScalar(live, want)
 	}

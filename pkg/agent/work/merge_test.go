@@ -1,7 +1,8 @@
 package work
 
 import (
-	"fmt"
+	"reflect"
+	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -252,32 +253,46 @@ func TestGivenTooLarge(t *testing.T) {
 	}
 }
 
-// TestEnforceIsNotQuadratic: none of these returns within the time of a test if each item of a list is
-// compared with each other.
-func TestEnforceIsNotQuadratic(t *testing.T) {
-	const items = 200_000
-	live, want := object(t, `{apiVersion: v1, kind: X, metadata: {name: a}}`), object(t, `{apiVersion: v1, kind: X, metadata: {name: a}}`)
-	var numbers, reversed, named, renamed []any
-	for i := range items {
-		numbers, reversed = append(numbers, int64(i)), append(reversed, int64(items-i))
-		named = append(named, map[string]any{"name": fmt.Sprint(i), "defaulted": true})
-		renamed = append(renamed, map[string]any{"name": fmt.Sprint(items - 1 - i)})
-	}
-	live.Object["numbers"], want.Object["numbers"] = numbers, reversed
-	live.Object["named"], want.Object["named"] = named, renamed
-	var owners []metav1.OwnerReference
-	for i := range 10_000 {
-		owners = append(owners, metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "p", UID: types.UID(fmt.Sprint(i))})
-	}
-	want.SetOwnerReferences(owners)
-	got := enforce(live, want)
-	if !holds(got.Object["numbers"], want.Object["numbers"]) || len(got.GetOwnerReferences()) != len(owners) {
-		t.Error("enforce() does not hold what is wanted")
-	}
-	for i, item := range got.Object["named"].([]any) {
-		if entry := item.(map[string]any); entry["name"] != fmt.Sprint(items-1-i) || entry["defaulted"] != true {
-			t.Fatalf("item %d is %v, want the live item of its name", i, entry)
+// A list that the cluster has in another order costs a bounded number of comparisons,
+// and holds what the manifest gives all the same.
+func TestLongListsAreNotComparedWithoutEnd(t *testing.T) {
+	reversed := func(n int, item func(int) any) (live, want []any) {
+		live, want = make([]any, n), make([]any, n)
+		for i := range n {
+			live[i], want[n-1-i] = item(i), item(i)
 		}
+		return live, want
+	}
+	for name, item := range map[string]func(int) any{
+		"numbers":  func(i int) any { return int64(i) },
+		"objects":  func(i int) any { return map[string]any{"a": int64(i)} },
+		"named":    func(i int) any { return map[string]any{"name": strconv.Itoa(i), "a": map[string]any{"b": int64(i)}} },
+		"one name": func(i int) any { return map[string]any{"name": "n", "a": int64(i)} },
+		"lists":    func(i int) any { return []any{int64(i), []any{int64(i)}} },
+	} {
+		live, want := reversed(50_000, item)
+		s := &search{left: maxCompared}
+		if got := enforceList(live, want, s); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: enforceList() is not what is given", name)
+		}
+		// What is left is negative by no more than one value of each level.
+		if compared := maxCompared - s.left; compared > maxCompared+len(want) {
+			t.Errorf("%s: enforceList() compared %d values, want %d at most", name, compared, maxCompared)
+		}
+	}
+}
+
+func TestThousandsOfOwnersAreMergedAtOnce(t *testing.T) {
+	object := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{}}}
+	owners := make([]metav1.OwnerReference, 10_000)
+	for i := range owners {
+		owners[i] = metav1.OwnerReference{APIVersion: "v1", Kind: "A", Name: "a", UID: types.UID(strconv.Itoa(i))}
+	}
+	setOwners(object, owners[:5_000])
+	owners[0].Name = "b"
+	setOwners(object, append(owners, owners[1]))
+	if got := object.GetOwnerReferences(); !reflect.DeepEqual(got, owners) {
+		t.Errorf("setOwners() leaves %d owners, want %d in the order given", len(got), len(owners))
 	}
 }
 

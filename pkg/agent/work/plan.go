@@ -12,7 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"open-cluster-management.io/hub-apiserver/pkg/apis/work/limits"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/bounded"
 )
@@ -78,6 +80,13 @@ func (i *item) tracked() bool {
 	return i.object != nil && i.config.Strategy.Type != workv1.UpdateStrategyTypeReadOnly
 }
 
+// recordResource is that of the agent's own records, by which it knows what it may remove.
+const recordResource = "appliedmanifestworks"
+
+// errRecord is the error of a manifest of an AppliedManifestWork. A ManifestWork that
+// changed the records could have objects of others removed, or keep its own.
+var errRecord = errors.New("AppliedManifestWorks are the records of agents, which no ManifestWork delivers")
+
 // mapper finds the resource of a kind. Implementations report a kind that the
 // cluster does not serve with an error that meta.IsNoMatchError knows.
 type mapper interface {
@@ -89,12 +98,17 @@ type mapper interface {
 func plan(ctx context.Context, mapper mapper, work *workv1.ManifestWork) []*item {
 	items := make([]*item, len(work.Spec.Workload.Manifests))
 	seen := map[objectID]int{}
-	// The hub refuses such a ManifestWork; it was stored before the hub did.
+	// The hub refuses such ManifestWorks; they were stored before the hub did.
 	excess := checkConfigs(work)
-	for ordinal, manifest := range work.Spec.Workload.Manifests {
+	left := limits.MaxValues
+	for ordinal, given := range work.Spec.Workload.Manifests {
 		it := &item{ordinal: ordinal}
 		items[ordinal] = it
-		if it.err = it.resolve(ctx, mapper, work, manifest.Raw, excess); it.err != nil {
+		if err := limits.Check(given.Raw, &left, field.NewPath("spec", "workload", "manifests").Index(ordinal)); err != nil {
+			it.err = err
+			continue
+		}
+		if it.err = it.resolve(ctx, mapper, work, given.Raw, excess); it.err != nil {
 			it.object = nil
 			continue
 		}
@@ -136,6 +150,9 @@ func (i *item) resolve(ctx context.Context, mapper mapper, work *workv1.Manifest
 		return err
 	}
 	i.gvr = mapping.Resource
+	if i.gvr.Group == workv1.GroupName && i.gvr.Resource == recordResource {
+		return errRecord
+	}
 	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
 		if i.namespace == "" {
 			return fmt.Errorf("metadata.namespace is missing, %s is namespaced", i.gvr.GroupResource())

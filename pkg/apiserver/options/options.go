@@ -29,6 +29,7 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
+	authenticationvalidation "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/validation"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver"
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
@@ -82,6 +83,8 @@ type Options struct {
 	NilExecutor string
 	// MaximumTokenValidity bounds how long tokens of ManagedServiceAccounts are valid; 0 for no bound.
 	MaximumTokenValidity time.Duration
+	// ReservedAccountNames are names that no new ManagedServiceAccount may have.
+	ReservedAccountNames []string
 	// Search is how the fleet is searched.
 	Search Search
 	// Registration is how managed clusters register.
@@ -105,6 +108,7 @@ func New() *Options {
 		NilExecutor:        string(executor.Allow),
 
 		MaximumTokenValidity: defaultTokenValidity,
+		ReservedAccountNames: authenticationvalidation.DefaultReservedNames(),
 		Search:               newSearch(),
 		Registration:         newRegistration(),
 	}
@@ -186,6 +190,8 @@ func (o *Options) addPermissionFlags(fs *pflag.FlagSet) {
 func (o *Options) addAccountFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.MaximumTokenValidity, "managed-serviceaccount-max-validity", o.MaximumTokenValidity,
 		"How long spec.rotation.validity of a ManagedServiceAccount may be, at most; 0 for no bound. Accounts that are stored already keep theirs.")
+	fs.StringSliceVar(&o.ReservedAccountNames, "managed-serviceaccount-reserved-names", o.ReservedAccountNames,
+		"Names that no new ManagedServiceAccount may have, since addons have ServiceAccounts of these names on managed clusters. A name that ends with * reserves every name that begins with the rest; an empty value reserves none. Accounts that are stored already keep theirs.")
 }
 
 // Embedded tells whether the server runs its own etcd.
@@ -335,6 +341,7 @@ func (c Completed) Config(embedded *etcd.Server) (*apiserver.Config, error) {
 			WorkExecutor:         workExecutor,
 			NilExecutor:          executor.NilExecutor(c.NilExecutor),
 			MaximumTokenValidity: c.MaximumTokenValidity,
+			ReservedAccountNames: c.ReservedAccountNames,
 			LeaderElection:       c.LeaderElection,
 			Embedded:             embedded,
 			Search:               search,

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
@@ -73,6 +74,20 @@ func New(o Options) (*Driver, error) {
 
 // Name is aws-irsa.
 func (d *Driver) Name() registerv1alpha1.RegistrationDriver { return registerv1alpha1.DriverAWSIRSA }
+
+// Groups returns the groups of the mapping that the hub uses, and of one that it used
+// before for as long as that may still be there.
+func (d *Driver) Groups(record *registerv1alpha1.ManagedClusterRegistration) []string {
+	mappings := []irsa.Mapping{d.options.Mapping}
+	if state := record.Status.IRSA; state != nil && state.Provisioned {
+		mappings = append(mappings, parseApplied(state.AppliedHash).mappings()...)
+	}
+	groups := sets.New[string]()
+	for _, mapping := range mappings {
+		groups.Insert(irsa.Desired{ClusterName: record.Name, Mapping: mapping}.Groups()...)
+	}
+	return sets.List(groups)
+}
 
 // Refuses tells why a cluster cannot be accepted as it is registered.
 func (d *Driver) Refuses(record *registerv1alpha1.ManagedClusterRegistration) string {

@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/registration"
 )
@@ -23,6 +24,11 @@ type Driver struct{}
 
 // Name is csr.
 func (Driver) Name() registerv1alpha1.RegistrationDriver { return registerv1alpha1.DriverCSR }
+
+// Groups returns the group that client certificates have as their organization.
+func (Driver) Groups(registration *registerv1alpha1.ManagedClusterRegistration) []string {
+	return clusterv1.AgentGroups(registration.Name)[:1]
+}
 
 // Refuses refuses no cluster but one that registers by another driver.
 func (Driver) Refuses(registration *registerv1alpha1.ManagedClusterRegistration) string {

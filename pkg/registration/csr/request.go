@@ -2,6 +2,7 @@ package csr
 
 import (
 	"bytes"
+	"crypto/rsa"
 	"crypto/x509"
 	"encoding/asn1"
 	"encoding/pem"
@@ -25,6 +26,8 @@ const (
 
 	// maxRequestSize is more than a request with the largest usual key takes, in bytes.
 	maxRequestSize = 16 << 10
+	// maxRSABits bounds what it costs to verify the signature of a request.
+	maxRSABits = 8192
 	// maxAgentNameLength is in bytes.
 	maxAgentNameLength = 253
 )
@@ -58,6 +61,9 @@ func parse(request *certificatesv1.CertificateSigningRequest) (identity, error) 
 	agent, err := subject(content)
 	if err != nil {
 		return identity{}, err
+	}
+	if key, ok := content.PublicKey.(*rsa.PublicKey); ok && key.N.BitLen() > maxRSABits {
+		return identity{}, fmt.Errorf("the RSA key has %d bits, more than %d", key.N.BitLen(), maxRSABits)
 	}
 	if label, labelled := request.Labels[clusterv1.ClusterNameLabel]; labelled && label != agent.cluster {
 		return identity{}, fmt.Errorf("the label %s is %q, but the subject is an agent of %q", clusterv1.ClusterNameLabel, label, agent.cluster)

@@ -3,6 +3,8 @@ package validation
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -19,12 +21,37 @@ import (
 type Validator struct {
 	// MaximumValidity bounds how long tokens may be valid; 0 for no bound.
 	MaximumValidity time.Duration
+	// ReservedNames are names that no new account may have. One that ends with "*"
+	// reserves every name that begins with the rest.
+	ReservedNames []string
+}
+
+// DefaultReservedNames returns the names of ServiceAccounts that public addons install in the
+// namespace that agents use for accounts by default, and of "default", which every
+// namespace has.
+func DefaultReservedNames() []string {
+	return []string{
+		"default", "klusterlet-*", "managed-serviceaccount", "cluster-proxy", "application-manager", "search-collector",
+		"config-policy-controller-sa", "governance-policy-framework-sa", "cert-policy-controller-sa", "iam-policy-controller-sa",
+		"hypershift-addon-*", "volsync-addon-*",
+	}
+}
+
+func (v Validator) reserved(name string) bool {
+	return slices.ContainsFunc(v.ReservedNames, func(reserved string) bool {
+		prefix, open := strings.CutSuffix(reserved, "*")
+		return name == reserved || open && strings.HasPrefix(name, prefix)
+	})
 }
 
 // Validate checks a ManagedServiceAccount that is about to be created.
 func (v Validator) Validate(account *authentication.ManagedServiceAccount) field.ErrorList {
 	// The ServiceAccount and the Secret have the same name.
 	errs := apivalidation.ValidateObjectMeta(&account.ObjectMeta, true, apivalidation.ValidateServiceAccountName, field.NewPath("metadata"))
+	if v.reserved(account.Name) {
+		errs = append(errs, field.Forbidden(field.NewPath("metadata", "name"), fmt.Sprintf(
+			"%q is reserved for an addon (--managed-serviceaccount-reserved-names): whoever gets the token of the account would also get what the addon grants this ServiceAccount; use another name", account.Name)))
+	}
 	return append(errs, v.validateSpec(&account.Spec)...)
 }
 

@@ -35,6 +35,24 @@ func TestName(t *testing.T) {
 	}
 }
 
+func TestReservedNames(t *testing.T) {
+	for name, reserved := range map[string]bool{
+		"cluster-proxy": true, "cluster-proxy-2": false, "klusterlet-work-sa": true, "klusterlet": false,
+		"default": true, "my-default": false, "hypershift-addon-agent-sa": true,
+	} {
+		var want []string
+		if reserved {
+			want = []string{"metadata.name: Forbidden"}
+		}
+		fieldtest.Check(t, Validator{ReservedNames: DefaultReservedNames()}.Validate(named(name)), want...)
+		// What is stored stays usable, and an empty flag reserves nothing.
+		changed := named(name)
+		changed.Spec.Audiences = []string{"a"}
+		fieldtest.Check(t, Validator{ReservedNames: DefaultReservedNames()}.ValidateUpdate(changed, named(name)))
+		fieldtest.Check(t, Validator{}.Validate(named(name)))
+	}
+}
+
 func TestValidity(t *testing.T) {
 	const path = "spec.rotation.validity: Invalid value"
 	for validity, want := range map[string][]string{

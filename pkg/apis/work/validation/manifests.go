@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/work/limits"
 )
 
 func validateManifests(manifests []work.Manifest, limitBytes int64, fldPath *field.Path) field.ErrorList {
@@ -20,17 +21,38 @@ func validateManifests(manifests []work.Manifest, limitBytes int64, fldPath *fie
 	}
 	var errs field.ErrorList
 	var size int64
-	taken := map[identity]bool{}
+	raws := make([][]byte, len(manifests))
 	for i := range manifests {
-		path := fldPath.Index(i)
 		// MarshalJSON gives the bytes as they came, and the encoded object of a
 		// work that was built in memory.
 		raw, err := manifests[i].MarshalJSON()
 		if err != nil {
-			errs = append(errs, field.Invalid(path, "", "cannot be encoded: "+err.Error()))
+			errs = append(errs, field.Invalid(fldPath.Index(i), "", "cannot be encoded: "+err.Error()))
 			continue
 		}
 		size += int64(len(raw))
+		raws[i] = raw
+	}
+	// What is too long is not read.
+	if limitBytes > 0 && size > limitBytes {
+		err := field.TooLong(fldPath, "", int(limitBytes))
+		err.Detail = fmt.Sprintf("the manifests are %d bytes in total, may not be more than %d bytes", size, limitBytes)
+		return append(errs, err)
+	}
+	taken := map[identity]bool{}
+	left := limits.MaxValues
+	for i, raw := range raws {
+		if raw == nil {
+			continue
+		}
+		path := fldPath.Index(i)
+		if err := limits.Check(raw, &left, path); err != nil {
+			errs = append(errs, err)
+			if left < 0 {
+				return errs
+			}
+			continue
+		}
 		id, idErrs := identify(raw, path)
 		errs = append(errs, idErrs...)
 		if len(idErrs) > 0 {
@@ -40,11 +62,6 @@ func validateManifests(manifests []work.Manifest, limitBytes int64, fldPath *fie
 			errs = append(errs, field.Duplicate(path, id.String()))
 		}
 		taken[id] = true
-	}
-	if limitBytes > 0 && size > limitBytes {
-		err := field.TooLong(fldPath, "", int(limitBytes))
-		err.Detail = fmt.Sprintf("the manifests are %d bytes in total, may not be more than %d bytes", size, limitBytes)
-		errs = append(errs, err)
 	}
 	return errs
 }
@@ -101,6 +118,14 @@ func identify(raw []byte, fldPath *field.Path) (identity, field.ErrorList) {
 	read(metadata, "generateName", &generateName, metadataPath)
 	errs = append(errs, validateStrings(metadata["labels"], metadataPath.Child("labels"))...)
 	errs = append(errs, validateStrings(metadata["annotations"], metadataPath.Child("annotations"))...)
+	for _, part := range []struct {
+		value string
+		path  *field.Path
+	}{{id.apiVersion, fldPath.Child("apiVersion")}, {id.kind, fldPath.Child("kind")}, {id.name, metadataPath.Child("name")}, {id.namespace, metadataPath.Child("namespace")}} {
+		if len(part.value) > limits.MaxNameBytes {
+			errs = append(errs, field.TooLong(part.path, "", limits.MaxNameBytes))
+		}
+	}
 	if len(errs) > 0 {
 		return id, errs
 	}

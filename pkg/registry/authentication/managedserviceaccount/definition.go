@@ -22,10 +22,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
 
-// Definition is the row of ManagedServiceAccounts. Tokens are valid for
-// maximumValidity at most, if it is not 0.
-func Definition(placement Placement, maximumValidity time.Duration) definition.Resource {
-	validator := validation.Validator{MaximumValidity: maximumValidity}
+// Definition is the row of ManagedServiceAccounts, which are valid by the validator.
+func Definition(placement Placement, validator validation.Validator) definition.Resource {
 	return definition.Resource{
 		Name: "managedserviceaccounts", Singular: "managedserviceaccount", Kind: "ManagedServiceAccount",
 		ShortNames: []string{"msa"}, Categories: []string{"ocm"},
@@ -41,13 +39,13 @@ func Definition(placement Placement, maximumValidity time.Duration) definition.R
 			Status: func(a *authentication.ManagedServiceAccount) any { return &a.Status },
 			PrepareForCreate: func(ctx context.Context, a *authentication.ManagedServiceAccount) {
 				keepParent(ctx, a, &authentication.ManagedServiceAccount{})
-				settleValidity(a, maximumValidity)
+				settleValidity(a, validator.MaximumValidity)
 				a.Status.Conditions = pending()
 			},
 			PrepareForUpdate: func(ctx context.Context, a, old *authentication.ManagedServiceAccount) {
 				keepParent(ctx, a, old)
 				if a.Spec.Rotation.Validity != old.Spec.Rotation.Validity {
-					settleValidity(a, maximumValidity)
+					settleValidity(a, validator.MaximumValidity)
 				}
 			},
 			Validate:             validator.Validate,

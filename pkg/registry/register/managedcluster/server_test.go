@@ -112,6 +112,10 @@ type needsClaim struct{}
 
 func (needsClaim) Name() registerv1alpha1.RegistrationDriver { return registerv1alpha1.DriverAWSIRSA }
 
+func (needsClaim) Groups(r *registerv1alpha1.ManagedClusterRegistration) []string {
+	return clusterv1.AgentGroups(r.Name)[1:]
+}
+
 func (needsClaim) Refuses(r *registerv1alpha1.ManagedClusterRegistration) string {
 	if r.Spec.IRSA == nil {
 		return "the cluster has claimed no ARN"
