@@ -4,6 +4,7 @@ package options
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -86,6 +87,8 @@ type Options struct {
 	Search Search
 	// Registration is how managed clusters register.
 	Registration Registration
+	// Requests are the limits of each caller.
+	Requests Requests
 }
 
 // New returns the defaults.
@@ -107,7 +110,9 @@ func New() *Options {
 		MaximumTokenValidity: defaultTokenValidity,
 		Search:               newSearch(),
 		Registration:         newRegistration(),
+		Requests:             newRequests(),
 	}
+	o.ServerRun.MaxRequestsInFlight, o.ServerRun.MaxMutatingRequestsInFlight = requestsInFlight(runtime.GOMAXPROCS(0))
 	if namespace := os.Getenv("POD_NAMESPACE"); namespace != "" {
 		o.Namespace = namespace
 	}
@@ -155,6 +160,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	o.addAccountFlags(sets.FlagSet("managed service accounts"))
 	o.Search.addFlags(sets.FlagSet("search"))
 	o.Registration.addFlags(sets.FlagSet("registration"))
+	o.Requests.addFlags(sets.FlagSet("requests"))
 	return sets
 }
 
@@ -264,6 +270,7 @@ func (c Completed) Validate() error {
 	}
 	errs = append(errs, c.Search.validate(c.Embedded())...)
 	errs = append(errs, c.Registration.validate()...)
+	errs = append(errs, c.Requests.validate()...)
 	for _, err := range componentbasevalidation.ValidateLeaderElectionConfiguration(&c.LeaderElection, field.NewPath("leader-elect")) {
 		errs = append(errs, err)
 	}
@@ -339,6 +346,7 @@ func (c Completed) Config(embedded *etcd.Server) (*apiserver.Config, error) {
 			Embedded:             embedded,
 			Search:               search,
 			Registration:         registration,
+			Requests:             c.Requests.config(),
 		},
 	}, nil
 }
