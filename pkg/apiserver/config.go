@@ -75,6 +75,8 @@ type ExtraConfig struct {
 	Search *SearchConfig
 	// Registration is how managed clusters register, if this server serves ManagedClusters.
 	Registration *RegistrationConfig
+	// Requests are the limits of each caller.
+	Requests RequestLimits
 }
 
 // Config is what a server is made of.
@@ -169,10 +171,13 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 		ReservedAccountNames: c.extra.ReservedAccountNames,
 		Registration:         registering.dependencies,
 	})
+	limits := c.limitRequests()
+	// The gate comes before whatever keeps the authorizer.
+	registering.guard(&c.generic)
 	var virtual []definition.Virtual
 	var fleet *fleetSearch
 	if c.searched() {
-		fleet, err = c.newSearch(hub, informers.clusters.Cluster().V1().ManagedClusters(), hubRoles, informers.works.Work().V1().ManifestWorks().Informer(), deliverer)
+		fleet, err = c.newSearch(hub, informers.clusters.Cluster().V1().ManagedClusters(), hubRoles, informers.works.Work().V1().ManifestWorks().Informer(), deliverer, limits)
 		if err != nil {
 			return nil, err
 		}
@@ -181,10 +186,9 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 				err = errors.Join(err, fleet.engine.Close())
 			}
 		}()
-		virtual = Virtual(SearchDependencies{Engine: fleet.engine, Scopes: fleet.scopes, Reports: fleet.reports})
+		virtual = Virtual(SearchDependencies{Engine: fleet.engine, Scopes: fleet.scopes, Reports: fleet.reports, WatchMemory: limits.watchMemory})
 		fleet.serveGraphQL(&c.generic)
 	}
-	registering.guard(&c.generic)
 	generic, err := c.generic.New(serverName, genericapiserver.NewEmptyDelegate())
 	if err != nil {
 		return nil, fmt.Errorf("building the generic server: %w", err)

@@ -36,6 +36,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/registry/work/manifestwork"
 	searchengine "open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/ingest"
+	"open-cluster-management.io/hub-apiserver/pkg/search/live"
 )
 
 // Dependencies are what resources need beside their storage.
@@ -72,6 +73,8 @@ type SearchDependencies struct {
 	Engine  searchengine.Engine
 	Scopes  searchengine.Scopes
 	Reports *ingest.Handler
+	// WatchMemory bounds what watches remember; nil for no bound.
+	WatchMemory *live.Memory
 }
 
 // Resources is the one table of everything stored.

@@ -26,6 +26,7 @@ import (
 
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/callers"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	clusterinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/search/graphql"
@@ -72,6 +73,8 @@ type SearchConfig struct {
 	Visibility visibility.Mode
 	// HubCluster is the cluster that is the hub itself.
 	HubCluster string
+	// MaxRequestCost is the processor time that the searches of one request may take of the embedded engine.
+	MaxRequestCost time.Duration
 	// ByClusterPermission is whether SearchByClusterPermission is enabled.
 	ByClusterPermission bool
 }
@@ -95,7 +98,7 @@ func (c *SearchConfig) openEngine(ctx context.Context) (search.Engine, error) {
 	switch c.Engine {
 	case EmbeddedSearch:
 		spareMemory()
-		engine, err := embedded.Open(c.DataDir, embedded.Options{})
+		engine, err := embedded.Open(c.DataDir, embedded.Options{MaxCost: c.MaxRequestCost, Caller: waitingCaller})
 		if errors.Is(err, search.ErrInUse) {
 			return nil, fmt.Errorf("%w: run several servers with --search-engine=%s, or stop the other one first", err, PostgresSearch)
 		}
@@ -108,6 +111,14 @@ func (c *SearchConfig) openEngine(ctx context.Context) (search.Engine, error) {
 	return nil, fmt.Errorf("unknown search engine %q", c.Engine)
 }
 
+// waitingCaller names who waits until it is its turn for a long search; empty for those whom no limit applies to.
+func waitingCaller(ctx context.Context) string {
+	if u, ok := request.UserFrom(ctx); ok && !callers.Exempt(u) {
+		return callers.Of(u)
+	}
+	return ""
+}
+
 // spareMemory has garbage collected before it is as much as what the embedded engine keeps, which
 // hardly changes and is most of the memory. Who sets GOGC decides otherwise.
 func spareMemory() {
@@ -117,7 +128,7 @@ func spareMemory() {
 }
 
 // newSearch opens the engine and builds what is around it.
-func (c CompletedConfig) newSearch(hub kubernetes.Interface, clusters clusterinformers.ManagedClusterInformer, roles kubeinformers.SharedInformerFactory, works cache.SharedIndexInformer, deliverer *worksync.Deliverer) (_ *fleetSearch, err error) {
+func (c CompletedConfig) newSearch(hub kubernetes.Interface, clusters clusterinformers.ManagedClusterInformer, roles kubeinformers.SharedInformerFactory, works cache.SharedIndexInformer, deliverer *worksync.Deliverer, limits *callerLimits) (_ *fleetSearch, err error) {
 	config := c.extra.Search
 	out := &fleetSearch{
 		bindings: kubeinformers.NewSharedInformerFactoryWithOptions(hub, 0, kubeinformers.WithTransform(onlySubjects)),
@@ -196,7 +207,7 @@ func (c CompletedConfig) newSearch(hub kubernetes.Interface, clusters clusterinf
 	if out.scopes, err = visibility.New(scopes); err != nil {
 		return nil, err
 	}
-	out.graphql, err = graphql.New(graphql.Config{Engine: out.engine, Scopes: out.scopes, Silent: out.staleClusters, Authorizer: c.generic.Authorization.Authorizer})
+	out.graphql, err = graphql.New(graphql.Config{Engine: out.engine, Scopes: out.scopes, Silent: out.staleClusters, Authorizer: c.generic.Authorization.Authorizer, Watches: limits.watches, WatchMemory: limits.watchMemory})
 	return out, err
 }
 
@@ -278,8 +289,9 @@ func (c CompletedConfig) searched() bool {
 // group. Subscriptions may last, as watches may.
 func (f *fleetSearch) serveGraphQL(generic *genericapiserver.CompletedConfig) {
 	path := genericapiserver.APIGroupPrefix + "/" + searchv1alpha1.SchemeGroupVersion.String() + "/" + graphqlResource
+	build := generic.BuildHandlerChainFunc
 	generic.BuildHandlerChainFunc = func(api http.Handler, config *genericapiserver.Config) http.Handler {
-		return genericapiserver.DefaultBuildHandlerChain(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		return build(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == path {
 				f.graphql.ServeHTTP(w, r)
 				return

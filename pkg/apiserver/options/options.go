@@ -4,6 +4,7 @@ package options
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -89,6 +90,8 @@ type Options struct {
 	Search Search
 	// Registration is how managed clusters register.
 	Registration Registration
+	// Requests are the limits of each caller.
+	Requests Requests
 }
 
 // New returns the defaults.
@@ -111,7 +114,9 @@ func New() *Options {
 		ReservedAccountNames: authenticationvalidation.DefaultReservedNames(),
 		Search:               newSearch(),
 		Registration:         newRegistration(),
+		Requests:             newRequests(),
 	}
+	o.ServerRun.MaxRequestsInFlight, o.ServerRun.MaxMutatingRequestsInFlight = requestsInFlight(runtime.GOMAXPROCS(0))
 	if namespace := os.Getenv("POD_NAMESPACE"); namespace != "" {
 		o.Namespace = namespace
 	}
@@ -159,6 +164,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	o.addAccountFlags(sets.FlagSet("managed service accounts"))
 	o.Search.addFlags(sets.FlagSet("search"))
 	o.Registration.addFlags(sets.FlagSet("registration"))
+	o.Requests.addFlags(sets.FlagSet("requests"))
 	return sets
 }
 
@@ -270,6 +276,7 @@ func (c Completed) Validate() error {
 	}
 	errs = append(errs, c.Search.validate(c.Embedded())...)
 	errs = append(errs, c.Registration.validate()...)
+	errs = append(errs, c.Requests.validate()...)
 	for _, err := range componentbasevalidation.ValidateLeaderElectionConfiguration(&c.LeaderElection, field.NewPath("leader-elect")) {
 		errs = append(errs, err)
 	}
@@ -346,6 +353,7 @@ func (c Completed) Config(embedded *etcd.Server) (*apiserver.Config, error) {
 			Embedded:             embedded,
 			Search:               search,
 			Registration:         registration,
+			Requests:             c.Requests.config(),
 		},
 	}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -14,6 +15,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
+	"open-cluster-management.io/hub-apiserver/pkg/search"
 )
 
 const (
@@ -35,10 +37,12 @@ type Search struct {
 	Visibility string
 	// HubCluster is the cluster that is the hub itself.
 	HubCluster string
+	// MaxRequestCost is the processor time that the searches of one request may take of the embedded engine.
+	MaxRequestCost time.Duration
 }
 
 func newSearch() Search {
-	return Search{Engine: string(apiserver.EmbeddedSearch), Visibility: string(visibility.Auto), HubCluster: defaultHubCluster}
+	return Search{MaxRequestCost: search.DefaultCost, Engine: string(apiserver.EmbeddedSearch), Visibility: string(visibility.Auto), HubCluster: defaultHubCluster}
 }
 
 func (s *Search) addFlags(fs *pflag.FlagSet) {
@@ -52,6 +56,8 @@ func (s *Search) addFlags(fs *pflag.FlagSet) {
 		"How it is decided who finds what: RBAC evaluates the hub's roles and bindings in this process; Reviews asks the hub for each kind and namespace, which works with any authorizer; Auto does the first as long as the hub says that RBAC alone decides, and the second otherwise.")
 	fs.StringVar(&s.HubCluster, "hub-cluster-name", s.HubCluster,
 		"Name of the cluster that is the hub itself. What is reported in the namespace of that name are the hub's own resources, and found by those who may list them there.")
+	fs.DurationVar(&s.MaxRequestCost, "search-max-request-cost", s.MaxRequestCost,
+		"Maximum processor time that the searches of one request may take, as the embedded search engine estimates it before it evaluates them. A request that needs more is refused.")
 }
 
 func (s *Search) validate(embeddedEtcd bool) []error {
@@ -66,6 +72,9 @@ func (s *Search) validate(embeddedEtcd bool) []error {
 	if (engine == apiserver.PostgresSearch || engine == apiserver.PublicPostgresSearch) && s.PostgresURLFile == "" {
 		errs = append(errs, fmt.Errorf("--search-postgres-url-file must be given with --search-engine=%s", s.Engine))
 	}
+	if s.MaxRequestCost <= 0 {
+		errs = append(errs, fmt.Errorf("--search-max-request-cost must be positive, not %s", s.MaxRequestCost))
+	}
 	if !slices.Contains(searchVisibilities, visibility.Mode(s.Visibility)) {
 		errs = append(errs, fmt.Errorf("--search-visibility must be one of %v, not %q", searchVisibilities, s.Visibility))
 	}
@@ -79,7 +88,7 @@ func (s *Search) validate(embeddedEtcd bool) []error {
 func (s *Search) config(dataDir string) (*apiserver.SearchConfig, error) {
 	config := &apiserver.SearchConfig{
 		Engine: apiserver.SearchEngine(s.Engine), DataDir: s.DataDir,
-		Visibility: visibility.Mode(s.Visibility), HubCluster: s.HubCluster,
+		Visibility: visibility.Mode(s.Visibility), HubCluster: s.HubCluster, MaxRequestCost: s.MaxRequestCost,
 		ByClusterPermission: utilfeature.DefaultFeatureGate.Enabled(apiserver.SearchByClusterPermission),
 	}
 	switch config.Engine {

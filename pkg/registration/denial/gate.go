@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -188,11 +189,12 @@ func clustersOf(u user.Info) []string {
 	return names
 }
 
-// Handle serves requests that are authorized, and ends the watches of agents when their
-// cluster is denied.
+// Handle serves requests that are authorized, and ends the watches and upgraded connections of agents
+// when their cluster is denied.
 func (g *Gate) Handle(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if info, ok := request.RequestInfoFrom(r.Context()); !ok || !info.IsResourceRequest || info.Verb != "watch" {
+		info, ok := request.RequestInfoFrom(r.Context())
+		if !ok || !info.IsResourceRequest || info.Verb != "watch" && !httpstream.IsUpgradeRequest(r) {
 			next.ServeHTTP(rw, r)
 			return
 		}
@@ -227,5 +229,9 @@ func (g *Gate) begin(name string, w *watch) func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		delete(c.watches, w)
+		// Nothing is kept of names that only groups of callers contain.
+		if c.version == "" && len(c.watches) == 0 && g.clusters[name] == c {
+			delete(g.clusters, name)
+		}
 	}
 }

@@ -52,7 +52,21 @@ func (r *reader) completion(request *search.CompletionRequest) (*search.Completi
 	}
 	c.property = r.properties.get(id)
 	total := int(found.GetCardinality())
-	if c.walkCost(total) < total*completionRowCost {
+	walked, aggregated := c.walkCost(total), total*completionRowCost
+	if err := c.spend(min(walked, aggregated)); err != nil {
+		return nil, err
+	}
+	// Whichever way, every value is held until the answer is complete.
+	values := termsOf(c.property)
+	if walked < aggregated {
+		values = min(values, c.limit)
+	} else if err := c.spend(min(values, total) * valueCost); err != nil {
+		return nil, err
+	}
+	if err := c.hold(min(values, total) * valueBytes); err != nil {
+		return nil, err
+	}
+	if walked < aggregated {
 		return c.walk()
 	}
 	return c.aggregate(id)

@@ -51,6 +51,13 @@ type Options struct {
 	// Logger receives what is worth knowing; the zero Logger is that of the process.
 	Logger klog.Logger
 
+	// MaxCost is the processor time that the searches of one request may take, as it is estimated
+	// beforehand; 0 means search.DefaultCost.
+	MaxCost time.Duration
+	// Caller names the caller of a request for whom long questions wait until it is the caller's turn; empty for one
+	// who need not wait. Nil means that nobody waits.
+	Caller func(context.Context) string
+
 	// boot replaces the ID of the machine's run in tests.
 	boot string
 	// noRankings makes tests do without orders of all rows.
@@ -68,6 +75,9 @@ type Engine struct {
 	// rankings are the orders that are kept; nil in tests of what is done without.
 	rankings    *rankings
 	completions *completions
+	maxCost     time.Duration
+	caller      func(context.Context) string
+	turns       *turns
 	log         changeLog
 	current     atomic.Pointer[state]
 

@@ -10,7 +10,7 @@ import (
 )
 
 // keyword gives the rows that contain a keyword.
-func (r *reader) keyword(keyword string) *roaring.Bitmap {
+func (r *reader) keyword(keyword string) (*roaring.Bitmap, error) {
 	found := union{reader: r}
 	for _, c := range r.clusters {
 		if query.ContainsFold(c.name, keyword) {
@@ -25,7 +25,14 @@ func (r *reader) keyword(keyword string) *roaring.Bitmap {
 		}
 		for _, key := range p.keys {
 			if query.ContainsFold(r.fields.get(key).key, keyword) {
-				r.eachOf(key, func(t *term) { found.add(&t.rows) })
+				terms := 0
+				r.eachOf(key, func(t *term) {
+					found.add(&t.rows)
+					terms++
+				})
+				if err := r.spend(terms * termCost); err != nil {
+					return nil, err
+				}
 			}
 		}
 		if p.counts[orderTime>>4] > 0 && couldBeInTime(keyword) {
@@ -38,10 +45,10 @@ func (r *reader) keyword(keyword string) *roaring.Bitmap {
 	}
 	if len(keyword) == 1 {
 		r.scan(keyword, own, isCluster, &found)
-		return found.bitmap()
+		return found.bitmap(), nil
 	}
 	r.addContaining(r.containing(keyword), keyword, &found)
-	return found.bitmap()
+	return found.bitmap(), nil
 }
 
 // addContaining adds those of the candidates that contain a keyword.

@@ -242,17 +242,22 @@ func (m *matcher) hasPrefix(t *term, prefix string) bool {
 
 // patternCandidates are the terms that could match by their trigrams; nil if these do not tell.
 func (m *matcher) patternCandidates() *roaring.Bitmap {
-	if m.property.hidden || m.property.counts[orderTime>>4] > 0 || len(m.property.keys) > 0 {
-		return nil
+	if longest, indexed := patternPiece(m.property, m.comparison); indexed {
+		return m.containing(longest)
+	}
+	return nil
+}
+
+// patternPiece is the piece of a pattern that trigrams find the terms of; false if they do not tell.
+func patternPiece(p *property, c *query.Comparison) (string, bool) {
+	if p.hidden || p.counts[orderTime>>4] > 0 || len(p.keys) > 0 {
+		return "", false
 	}
 	longest := ""
-	for _, part := range m.comparison.Parts {
+	for _, part := range c.Parts {
 		if len(part) > len(longest) {
 			longest = part
 		}
 	}
-	if len(longest) < 3 {
-		return nil
-	}
-	return m.containing(longest)
+	return longest, len(longest) >= 3
 }

@@ -14,6 +14,9 @@ import (
 const (
 	// rankingLimit bounds how many orders are kept.
 	rankingLimit = 8
+	// rankedOrders is by how many properties an order may be that is kept. To make one takes time and
+	// memory for each.
+	rankedOrders = 2
 	// rankingIdle is how long an order is kept that nobody asks for.
 	rankingIdle = 10 * time.Minute
 	// rankedAtOnce is up to how many rows whoever asks for an order makes it; more are ranked

@@ -1,12 +1,20 @@
 package embedded
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
 	"github.com/RoaringBitmap/roaring/v2"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search"
+)
+
+// relatedBytes is what the UID of a match takes that a related item has, and seenCost is that of an edge on the
+// way back from an item over several edges, in nanoseconds.
+const (
+	relatedBytes = 40
+	seenCost     = 100
 )
 
 // walker follows edges between rows that the caller may find.
@@ -56,7 +64,9 @@ func (w *walker) reach(found *roaring.Bitmap) (dense, error) {
 	reached := w.dense(w.rows.len())
 	var level, next []uint32
 	visited := 0
+	edges := 0
 	step := func(number uint32, last bool) {
+		edges += len(w.adjacency.get(number)) + 1
 		for _, e := range w.adjacency.get(number) {
 			other := e.other()
 			if seen.has(other) || !w.visible.has(other) {
@@ -71,18 +81,29 @@ func (w *walker) reach(found *roaring.Bitmap) (dense, error) {
 			}
 		}
 	}
+	var failed error
+	pay := func() error {
+		if failed == nil {
+			failed = errors.Join(w.spend(edges*edgeCost), w.pause())
+			edges = 0
+		}
+		return failed
+	}
 	found.Iterate(func(number uint32) bool {
 		step(number, w.depth == 1)
 		visited++
-		return visited%checkEvery != 0 || w.pause() == nil
+		return visited%checkEvery != 0 || pay() == nil
 	})
-	for i := 1; i < w.depth && len(next) > 0 && w.ctx.Err() == nil; i++ {
+	for i := 1; i < w.depth && len(next) > 0 && pay() == nil; i++ {
 		level, next = next, level[:0]
-		for _, number := range level {
+		for j, number := range level {
 			step(number, i == w.depth-1)
+			if j%checkEvery == checkEvery-1 && pay() != nil {
+				break
+			}
 		}
 	}
-	return reached, w.ctx.Err()
+	return reached, pay()
 }
 
 // byKind groups rows by their kind, restricted to some kinds unless none are given.
@@ -118,7 +139,13 @@ func (w *walker) relate(items []search.Item, rows []uint32) error {
 		if i%checkEvery == checkEvery-1 && w.pause() != nil {
 			return w.ctx.Err()
 		}
-		to = w.matchesAt(number, to[:0])
+		var err error
+		if to, err = w.matchesAt(number, to[:0]); err != nil {
+			return err
+		}
+		if err := w.hold(len(to) * relatedBytes); err != nil {
+			return err
+		}
 		uids := make([]string, len(to))
 		for j, match := range to {
 			uid, known := names[match]
@@ -134,21 +161,27 @@ func (w *walker) relate(items []search.Item, rows []uint32) error {
 }
 
 // matchesAt appends the rows found that a row can be reached from.
-func (w *walker) matchesAt(number uint32, to []uint32) []uint32 {
+func (w *walker) matchesAt(number uint32, to []uint32) ([]uint32, error) {
 	if w.depth == 1 {
+		if err := w.spend(len(w.adjacency.get(number)) * 2 * edgeCost); err != nil {
+			return nil, err
+		}
 		for _, e := range w.adjacency.get(number) {
 			if w.found.has(e.other()) {
 				to = append(to, e.other())
 			}
 		}
 		slices.Sort(to)
-		return slices.Compact(to)
+		return slices.Compact(to), nil
 	}
 	seen := map[uint32]struct{}{number: {}}
 	level := []uint32{number}
 	for i := 0; i < w.depth && len(level) > 0; i++ {
 		var next []uint32
 		for _, from := range level {
+			if err := w.spend((1 + len(w.adjacency.get(from))) * seenCost); err != nil {
+				return nil, err
+			}
 			for _, e := range w.adjacency.get(from) {
 				other := e.other()
 				if _, was := seen[other]; was || !w.visible.has(other) {
@@ -166,5 +199,5 @@ func (w *walker) matchesAt(number uint32, to []uint32) []uint32 {
 		level = next
 	}
 	slices.Sort(to)
-	return to
+	return to, nil
 }

@@ -26,6 +26,9 @@ func (e *Engine) Schema(ctx context.Context, scope visibility.Scope, q *query.Qu
 	if found.IsEmpty() {
 		return nil, nil
 	}
+	if err := r.spend(len(r.propertyNames) * variantCount * intersectsFirst * edgeCost); err != nil {
+		return nil, err
+	}
 	rows := selection{bitmap: found, dense: r.denseOf(found)}
 	schemas := make([]search.PropertySchema, 0, len(r.propertyNames))
 	for _, id := range r.propertyNames {

@@ -23,7 +23,17 @@ func (e *Engine) read(ctx context.Context, scope visibility.Scope, now time.Time
 	// them, and reports and other callers would wait.
 	runtime.Gosched()
 	s, rows := e.scopes.of(scope, e.current.Load)
-	return &reader{state: s, ctx: ctx, now: now, scope: rows, scopeID: scope.ID(), since: time.Now()}, nil
+	r := &reader{state: s, ctx: ctx, now: now, scope: rows, scopeID: scope.ID(), since: time.Now(), budget: search.BudgetOf(ctx, e.newBudget)}
+	if e.caller != nil {
+		if r.caller = e.caller(ctx); r.caller != "" {
+			r.turns = e.turns
+		}
+	}
+	if err := r.spend(questionCost); err != nil {
+		r.close()
+		return nil, err
+	}
+	return r, nil
 }
 
 // outrunLimit is how often a question is asked anew because the order that it needs was brought
@@ -157,6 +167,12 @@ const checkEvery = 256
 
 // items gives rows as items, which are encoded when they are written.
 func (r *reader) items(rows []uint32) ([]search.Item, error) {
+	if err := r.spend(len(rows) * itemCost); err != nil {
+		return nil, err
+	}
+	if err := r.hold(len(rows) * itemBytes); err != nil {
+		return nil, err
+	}
 	items := make([]search.Item, len(rows))
 	objects := make([]object, len(rows))
 	uids := make([]byte, 0, len(rows)*56)

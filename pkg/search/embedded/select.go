@@ -9,6 +9,7 @@ import (
 
 	"github.com/RoaringBitmap/roaring/v2"
 
+	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
@@ -30,6 +31,15 @@ type reader struct {
 	since time.Time
 	// borrowed go back to the pool when the answer is complete.
 	borrowed []*[]uint64
+
+	// budget is what the request may still take; nil for what only looks something up. spent is what this
+	// question has taken of it.
+	budget *search.Budget
+	spent  time.Duration
+	// turns is nil for a caller who need not wait for one; endTurn ends the turn of a long question.
+	turns   *turns
+	caller  string
+	endTurn func()
 }
 
 var densePool = sync.Pool{New: func() any { return new([]uint64) }}
@@ -71,6 +81,10 @@ func (r *reader) pause() error {
 
 // close gives back what the reader has borrowed.
 func (r *reader) close() {
+	if r.endTurn != nil {
+		r.endTurn()
+		r.endTurn = nil
+	}
 	for _, buffer := range r.borrowed {
 		densePool.Put(buffer)
 	}
@@ -187,11 +201,17 @@ func (c *conditions) rows(scope *roaring.Bitmap) *roaring.Bitmap {
 
 func (r *reader) conditions(q *query.Query) (conditions, error) {
 	var c conditions
+	if err := r.spend(r.costOfQuery(q)); err != nil {
+		return c, err
+	}
 	for i := range q.Filters {
 		if err := r.pause(); err != nil {
 			return c, err
 		}
-		wanted, unwanted, isWanted := r.filter(&q.Filters[i])
+		wanted, unwanted, isWanted, err := r.filter(&q.Filters[i])
+		if err != nil {
+			return c, err
+		}
 		if isWanted {
 			c.wanted = append(c.wanted, wanted)
 		}
@@ -204,7 +224,11 @@ func (r *reader) conditions(q *query.Query) (conditions, error) {
 			return c, err
 		}
 		if keyword != "" {
-			c.wanted = append(c.wanted, r.keyword(keyword))
+			rows, err := r.keyword(keyword)
+			if err != nil {
+				return c, err
+			}
+			c.wanted = append(c.wanted, rows)
 		}
 	}
 	return c, nil
@@ -212,11 +236,14 @@ func (r *reader) conditions(q *query.Query) (conditions, error) {
 
 // filter gives the rows that one of the comparisons other than != holds for, and
 // those that = holds for in one of the others; both may be nil.
-func (r *reader) filter(f *query.Filter) (wanted, unwanted *roaring.Bitmap, isWanted bool) {
+func (r *reader) filter(f *query.Filter) (wanted, unwanted *roaring.Bitmap, isWanted bool, err error) {
 	yes, no := union{reader: r}, union{reader: r}
 	isUnwanted := false
 	for i := range f.Comparisons {
 		c := &f.Comparisons[i]
+		if err := r.pause(); err != nil {
+			return nil, nil, false, err
+		}
 		to := &yes
 		if c.Op == query.NotEqual {
 			to, isUnwanted = &no, true
@@ -235,7 +262,7 @@ func (r *reader) filter(f *query.Filter) (wanted, unwanted *roaring.Bitmap, isWa
 	if isUnwanted {
 		unwanted = no.bitmap()
 	}
-	return wanted, unwanted, isWanted
+	return wanted, unwanted, isWanted, nil
 }
 
 // matchClusters adds the rows of the clusters for whose names a comparison holds.

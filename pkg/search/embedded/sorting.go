@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unsafe"
 
 	"github.com/RoaringBitmap/roaring/v2"
 
@@ -160,6 +161,9 @@ func (o *sorter) isAfter(a *sorted) bool {
 const (
 	rowCost  = 400
 	termCost = 60
+	// sortedBytes is the memory for a row that is put into its order, and sortKeyBytes that for each value
+	// which decides its place.
+	sortedBytes, sortKeyBytes = 32, int(unsafe.Sizeof(sortKey{}))
 )
 
 // ordered gives a page of rows, and whether there are more: from the order of all rows if that is kept,
@@ -183,7 +187,10 @@ func (r *reader) ordered(kept *rankings, found *roaring.Bitmap, by []search.Orde
 			walked = nil
 		}
 	}
-	if kept != nil && r.rankingCost(wanted, total) < cost {
+	if c := r.rankingCost(wanted, total); kept != nil && len(by) <= rankedOrders && c < cost {
+		if err := r.spend(c); err != nil {
+			return nil, false, err
+		}
 		k, err := kept.of(r, by)
 		if err != nil {
 			return nil, false, err
@@ -191,6 +198,13 @@ func (r *reader) ordered(kept *rankings, found *roaring.Bitmap, by []search.Orde
 		if k != nil {
 			return k.page(&o, found, offset, limit)
 		}
+	}
+	// A row that is kept has the values of all properties.
+	if err := r.spend(cost + min(wanted, total)*(len(by)-1)*rowCost); err != nil {
+		return nil, false, err
+	}
+	if err := r.hold(min(wanted, total) * (sortedBytes + len(by)*sortKeyBytes)); err != nil {
+		return nil, false, err
 	}
 	var top []sorted
 	var more bool

@@ -15,6 +15,8 @@ const itemsAtATime = 5000
 // list gives all that matches in the scope. It returns the versions of the first and of the last page; what has
 // changed in between may be missing, or be there already.
 func (r *run) list(ctx context.Context, each func(*search.Item) error) (first, last uint64, err error) {
+	// The query is evaluated for every page.
+	ctx = search.WithBudget(ctx)
 	request := search.Request{Query: r.Query, Now: r.Now(), Items: true, Limit: itemsAtATime}
 	for page := 0; ; page++ {
 		result, err := r.Engine.Search(ctx, r.scope, &request)
@@ -46,8 +48,7 @@ func (r *run) note(ctx context.Context) (first, last uint64, err error) {
 		if err != nil {
 			return err
 		}
-		r.told.add(item.UID, item.Cluster, item.Hub, item.Version, r.pass, properties)
-		return nil
+		return r.told.add(item.UID, item.Cluster, item.Hub, item.Version, r.pass, properties)
 	})
 }
 
@@ -80,8 +81,7 @@ func (r *run) relist(ctx context.Context) (uint64, error) {
 		if err := r.emit(ctx, event); err != nil {
 			return err
 		}
-		r.told.add(item.UID, item.Cluster, item.Hub, item.Version, r.pass, properties)
-		return nil
+		return r.told.add(item.UID, item.Cluster, item.Hub, item.Version, r.pass, properties)
 	})
 	return first, err
 }
@@ -111,7 +111,7 @@ func (r *run) resync(ctx context.Context) error {
 		if err := r.emit(ctx, Event{Type: Deleted, Item: r.told.item(uid, r.position), Version: r.position}); err != nil {
 			return err
 		}
-		delete(r.told.items, uid)
+		r.told.remove(uid)
 	}
 	if news {
 		if _, err := r.relist(ctx); err != nil {

@@ -156,7 +156,7 @@ func (r *run) purge() {
 		if r.replay.running {
 			r.replay.touched[uid] = nil
 		}
-		delete(r.told.items, uid)
+		r.told.remove(uid)
 	}
 }
 

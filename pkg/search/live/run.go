@@ -60,6 +60,7 @@ type batch struct {
 func (r *run) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var fetching wait.Group
+	defer r.told.share.release()
 	defer fetching.Wait()
 	defer cancel()
 
@@ -241,12 +242,12 @@ func (r *run) change(ctx context.Context, change *search.Change) error {
 		if err := r.emit(ctx, r.put(change, item, was)); err != nil {
 			return err
 		}
-		r.told.add(change.UID, change.Cluster, change.Hub, change.Version, r.pass, change.After)
+		return r.told.add(change.UID, change.Cluster, change.Hub, change.Version, r.pass, change.After)
 	case was:
 		if err := r.emit(ctx, r.gone(change, r.told.item(change.UID, change.Version))); err != nil {
 			return err
 		}
-		delete(r.told.items, change.UID)
+		r.told.remove(change.UID)
 	}
 	return nil
 }

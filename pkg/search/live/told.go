@@ -30,28 +30,46 @@ type tellings struct {
 	items  map[string]telling
 	places []place
 	known  map[place]uint32
+	share  share
 }
 
-func newTellings() tellings {
-	return tellings{items: map[string]telling{}, known: map[place]uint32{}}
+func newTellings(share share) tellings {
+	return tellings{items: map[string]telling{}, known: map[place]uint32{}, share: share}
 }
 
-// add notes an item. Who the item is stays what it was first told to be.
-func (t *tellings) add(uid, cluster string, hub bool, version uint64, pass uint32, properties query.Properties) {
+// add notes an item. Who the item is stays what it was first told to be. It returns an error if there is no
+// memory for one more.
+func (t *tellings) add(uid, cluster string, hub bool, version uint64, pass uint32, properties query.Properties) error {
 	if known, ok := t.items[uid]; ok {
 		known.version, known.pass = version, pass
 		t.items[uid] = known
-		return
+		return nil
+	}
+	name := search.Text(properties, query.Name)
+	if err := t.share.grow(bytesOf(uid, name)); err != nil {
+		return err
 	}
 	// The texts may be parts of a whole response, which must not be kept.
 	t.items[strings.Clone(uid)] = telling{
-		version: version, pass: pass, name: strings.Clone(search.Text(properties, query.Name)),
+		version: version, pass: pass, name: strings.Clone(name),
 		place: t.place(place{
 			cluster: cluster, hub: hub,
 			kind: search.Text(properties, query.Kind), namespace: search.Text(properties, query.Namespace),
 		}),
 	}
+	return nil
 }
+
+// remove forgets an item.
+func (t *tellings) remove(uid string) {
+	if known, ok := t.items[uid]; ok {
+		delete(t.items, uid)
+		t.share.shrink(bytesOf(uid, known.name))
+	}
+}
+
+// bytesOf is what an item takes.
+func bytesOf(uid, name string) int64 { return int64(tellingBytes + len(uid) + len(name)) }
 
 func (t *tellings) place(p place) uint32 {
 	if known, ok := t.known[p]; ok {

@@ -46,6 +46,9 @@ type Config struct {
 	// Patience is how long a full buffer may stay as it is before the watch ends with
 	// ErrTooSlow; 0 means ten seconds.
 	Patience time.Duration
+	// Memory bounds what the watch may remember of what its client knows; nil for no bound. A watch that needs
+	// more ends with an API error with status 429.
+	Memory *Memory
 	// BookmarkEvery is how often the version is told while nothing that is watched
 	// changes; 0 means a minute.
 	BookmarkEvery time.Duration
@@ -111,7 +114,7 @@ func Watch(ctx context.Context, config Config) *Watcher {
 		config.BookmarkEvery = defaultBookmarkEvery
 	}
 	w := &Watcher{events: make(chan Event)}
-	r := &run{Config: config, events: w.events, told: newTellings()}
+	r := &run{Config: config, events: w.events, told: newTellings(share{memory: config.Memory, user: config.User})}
 	go func() {
 		w.err = r.run(ctx)
 		close(w.events)

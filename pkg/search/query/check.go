@@ -12,6 +12,8 @@ const (
 	MaxLength = 64 << 10
 	// MaxTerms is how many keywords and values a query may have.
 	MaxTerms = 1000
+	// MaxWildcards is how many wildcards a value may have.
+	MaxWildcards = 32
 )
 
 // CheckError tells what is wrong with a structured query. Filter, Keyword and Value are indexes of
@@ -97,14 +99,19 @@ func (f *Filter) check() string {
 	return ""
 }
 
+var tooManyWildcards = fmt.Sprintf("must have at most %d wildcards", MaxWildcards)
+
 func (c *Comparison) check() string {
 	switch c.Op {
 	case Equal, NotEqual, Less, LessOrEqual, Greater, GreaterOrEqual:
 	default:
 		return fmt.Sprintf("%q is not an operator: must be one of = != < <= > >=", c.Op)
 	}
-	if len(c.Parts) == 0 {
+	switch {
+	case len(c.Parts) == 0:
 		return "must be made of a text"
+	case len(c.Parts)-1 > MaxWildcards:
+		return tooManyWildcards
 	}
 	return checkText(c.Text)
 }

@@ -223,7 +223,7 @@ func LeafText(t Type, leaf Leaf) string {
 }
 
 // ContainsFold tells whether a text contains a keyword, ASCII letters compared
-// without case. It does not allocate.
+// without case. It allocates for long keywords in long texts only.
 func ContainsFold(text, lowerKeyword string) bool { return indexFold(text, lowerKeyword) >= 0 }
 
 // indexFold is where a text contains a part, ASCII letters compared without case; -1
@@ -232,6 +232,9 @@ func indexFold(text, part string) int {
 	if part == "" {
 		return 0
 	}
+	if len(part) > longFold && len(text) > 4*longFold {
+		return strings.Index(folded(text), folded(part))
+	}
 	first, rest := lower[part[0]], part[1:]
 	for i := 0; i+len(part) <= len(text); i++ {
 		if lower[text[i]] == first && equalFold(text[i+1:i+len(part)], rest) {
@@ -239,6 +242,19 @@ func indexFold(text, part string) int {
 		}
 	}
 	return -1
+}
+
+// longFold is from what length on a part is not compared at each place of a text, which would take
+// the product of both lengths for texts that are made for that.
+const longFold = 16
+
+// folded is a text with ASCII letters in lower case.
+func folded(text string) string {
+	out := make([]byte, len(text))
+	for i := range len(text) {
+		out[i] = lower[text[i]]
+	}
+	return string(out)
 }
 
 // equalFold tells whether two texts of one length are the same, ASCII letters

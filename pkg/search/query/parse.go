@@ -228,7 +228,11 @@ func (p *parser) values(term int, property string, op Op, colon bool) error {
 		if p.at == start {
 			return p.missingValue(term)
 		}
-		f.Comparisons = append(f.Comparisons, compareWith(own, w.parts()))
+		parts := w.parts()
+		if len(parts)-1 > MaxWildcards && (own == Equal || own == NotEqual) {
+			return &SyntaxError{Position: start, Message: "a value " + tooManyWildcards}
+		}
+		f.Comparisons = append(f.Comparisons, compareWith(own, parts))
 		p.terms++
 		if p.terms > MaxTerms || p.at == len(p.text) || p.text[p.at] != ',' {
 			break

@@ -46,9 +46,13 @@ func Scope(ctx context.Context, scopes search.Scopes) (visibility.Scope, error) 
 
 // Error is the API error for one of an engine. What the engine says is for the log.
 func Error(ctx context.Context, err error) error {
+	var refused apierrors.APIStatus
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &refused):
+		// What was refused by a limit says so itself.
+		return err
 	case errors.Is(err, search.ErrExpired):
 		return apierrors.NewResourceExpired("the continue token or resource version is too old; begin again without it")
 	case errors.Is(err, search.ErrUnavailable):

@@ -20,8 +20,12 @@ import (
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
+	"open-cluster-management.io/hub-apiserver/pkg/search/live"
 	"open-cluster-management.io/hub-apiserver/pkg/search/terms"
 )
+
+// maxChunk bounds the objects of one response, each of which takes some kilobytes until it is written.
+const maxChunk = 5000
 
 // retrySeconds is when a client may ask again for a version that is not known yet.
 const retrySeconds = 1
@@ -30,6 +34,8 @@ const retrySeconds = 1
 type Options struct {
 	Engine search.Engine
 	Scopes search.Scopes
+	// WatchMemory bounds what all watches remember; nil for no bound.
+	WatchMemory *live.Memory
 }
 
 // REST serves fleetresources.
@@ -37,6 +43,7 @@ type REST struct {
 	table
 	engine search.Engine
 	scopes search.Scopes
+	memory *live.Memory
 }
 
 var (
@@ -50,7 +57,7 @@ var (
 
 // NewREST serves fleetresources.
 func NewREST(options Options) *REST {
-	return &REST{engine: options.Engine, scopes: options.Scopes}
+	return &REST{engine: options.Engine, scopes: options.Scopes, memory: options.WatchMemory}
 }
 
 // New implements rest.Storage.
@@ -117,15 +124,20 @@ func (r *REST) List(ctx context.Context, options *metainternalversion.ListOption
 		return r.listNamed(ctx, scope, selected, list)
 	}
 
-	limit := -1
+	limit := maxChunk
 	if options.Limit > 0 {
-		limit = int(options.Limit)
+		limit = int(min(options.Limit, maxChunk))
 	}
 	found, err := r.engine.Search(ctx, scope, &search.Request{
 		Query: selected.query, Now: time.Now(), Items: true, Limit: limit, Continue: options.Continue,
 	})
 	if err != nil {
 		return nil, terms.Error(ctx, err)
+	}
+	if found.Continue != "" && options.Limit <= 0 {
+		// A client that gives no limit does not ask for the rest.
+		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
+			"the list has %d fleetresources, more than the %d that one response may have; list them in chunks with limit and continue, as kubectl does, or select fewer", found.Count, maxChunk))
 	}
 	list.Continue = found.Continue
 	if found.Version > 0 {

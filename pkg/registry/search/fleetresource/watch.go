@@ -7,16 +7,20 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/live"
+	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 	"open-cluster-management.io/hub-apiserver/pkg/search/terms"
 )
 
@@ -35,12 +39,15 @@ func (r *REST) Watch(ctx context.Context, options *metainternalversion.ListOptio
 	if !ok {
 		return nil, apierrors.NewUnauthorized("the request has no user")
 	}
-	if _, err := terms.Scope(ctx, r.scopes); err != nil {
+	scope, err := terms.Scope(ctx, r.scopes)
+	if err != nil {
 		return nil, err
 	}
-	config := live.Config{Engine: r.engine, Scopes: r.scopes, User: caller, Query: selected.query}
+	config := live.Config{Engine: r.engine, Scopes: r.scopes, User: caller, Query: selected.query, Memory: r.memory}
 	if selected.name != "" {
 		config.Filter = func(item *search.Item) bool { return nameOf(item.UID) == selected.name }
+	} else if err := r.fits(ctx, scope, caller, &selected.query); err != nil {
+		return nil, err
 	}
 	if options.ResourceVersion != "" && options.ResourceVersion != "0" {
 		from, err := strconv.ParseUint(options.ResourceVersion, 10, 64)
@@ -59,6 +66,15 @@ func (r *REST) Watch(ctx context.Context, options *metainternalversion.ListOptio
 	}
 	w.running.Go(func() { w.run(ctx, config) })
 	return w, nil
+}
+
+// fits refuses a watch of more than there is memory to remember, before it begins.
+func (r *REST) fits(ctx context.Context, scope visibility.Scope, caller user.Info, q *query.Query) error {
+	found, err := r.engine.Search(ctx, scope, &search.Request{Query: *q, Now: time.Now()})
+	if err != nil {
+		return terms.Error(ctx, err)
+	}
+	return r.memory.Fits(caller, found.Count)
 }
 
 // watching implements watch.Interface.

@@ -7,6 +7,10 @@ const (
 	// mostIntrospections bounds how often a document may ask for the members of types:
 	// these have types again, and the answer grows with a power of it.
 	mostIntrospections = 6
+	// mostDocumentBytes and mostTokens bound a document: the executor validates all of it, with errors for each
+	// token, before it looks at its own limits. Values belong into the variables.
+	mostDocumentBytes = 256 << 10
+	mostTokens        = 20_000
 )
 
 // document is what has to be known of a GraphQL document before it is executed.
@@ -14,6 +18,8 @@ type document struct {
 	operations []operation
 	// introspects is how often members of types are asked for, if types are at all.
 	introspects int
+	// tokens are its names, strings and signs.
+	tokens int
 }
 
 // operation is one of the operations of a document.
@@ -28,6 +34,10 @@ func outline(text string) document {
 	depth, types, members := 0, false, 0
 	var words []string
 	for i := 0; i < len(text); {
+		if c := text[i]; c > ' ' && c != '#' {
+			// Commas mean nothing, but must be read.
+			doc.tokens++
+		}
 		switch c := text[i]; {
 		case c == '#':
 			end := strings.IndexAny(text[i:], "\r\n")

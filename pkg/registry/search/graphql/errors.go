@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
+	"strings"
 
 	graphqlerrors "github.com/graph-gophers/graphql-go/errors"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -45,6 +47,29 @@ func queryErrors(err error) []*graphqlerrors.QueryError {
 		out.Extensions = f.Extensions()
 	}
 	return []*graphqlerrors.QueryError{out}
+}
+
+const (
+	// mostErrors bounds the errors of an answer, and mostLocations the places of each in the document.
+	mostErrors    = 20
+	mostLocations = 20
+	// mostMessage bounds the message of an error, which may quote the document.
+	mostMessage = 2 << 10
+)
+
+// someErrors are the first errors. There is one for every wrong token of a document, which may
+// be many times as large as the document itself.
+func someErrors(errs []*graphqlerrors.QueryError) []*graphqlerrors.QueryError {
+	if more := len(errs) - mostErrors; more > 0 {
+		errs = append(slices.Clip(errs[:mostErrors]), graphqlerrors.Errorf("%d more errors", more))
+	}
+	for _, err := range errs {
+		err.Locations = err.Locations[:min(len(err.Locations), mostLocations)]
+		if len(err.Message) > mostMessage {
+			err.Message = strings.ToValidUTF8(err.Message[:mostMessage], "") + "..."
+		}
+	}
+	return errs
 }
 
 // panics keeps what a panic says out of responses.

@@ -21,7 +21,9 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/klog/v2"
 
+	"open-cluster-management.io/hub-apiserver/pkg/authz/callers"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
+	"open-cluster-management.io/hub-apiserver/pkg/search/live"
 )
 
 //go:embed schema.graphqls
@@ -49,6 +51,9 @@ type Config struct {
 	Authorizer authorizer.Authorizer
 	// Limits of subscriptions; zero values mean the defaults.
 	Limits Limits
+	// Watches bounds the watches of each caller, and WatchMemory what all remember; nil for no bound.
+	Watches     *callers.Bound
+	WatchMemory *live.Memory
 }
 
 // Limits bound subscriptions. A connection counts as the subscriptions on it do.
@@ -146,6 +151,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.serveSocket(w, r)
 		return
 	}
+	// The server takes no deadline, and no turn among others, from what it thinks is a watch.
+	if info, ok := request.RequestInfoFrom(r.Context()); ok && info.Verb == "watch" {
+		writeErrors(w, http.StatusBadRequest, "watch must not be given; subscriptions need a WebSocket")
+		return
+	}
 	asked, code, err := readRequest(w, r)
 	if err != nil {
 		writeErrors(w, code, err.Error())
@@ -177,21 +187,31 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // execute answers a query. The lists of the answer are still in ctx.
 func (h *handler) execute(ctx context.Context, asked *operationRequest) *graphqlgo.Response {
-	doc := outline(asked.Query)
-	if err := doc.check(); err != nil {
+	doc, err := readDocument(asked.Query)
+	if err != nil {
 		return &graphqlgo.Response{Errors: queryErrors(err)}
 	}
 	if doc.subscribes(asked.OperationName) {
 		return &graphqlgo.Response{Errors: queryErrors(badRequest("subscriptions need a WebSocket"))}
 	}
-	return h.schema.Exec(ctx, asked.Query, asked.OperationName, asked.Variables)
+	response := h.schema.Exec(search.WithBudget(ctx), asked.Query, asked.OperationName, asked.Variables)
+	response.Errors = someErrors(response.Errors)
+	return response
 }
 
-func (d *document) check() error {
-	if d.introspects > mostIntrospections {
-		return badRequest("the document asks for the members of types more than %d times", mostIntrospections)
+// readDocument reads a document as far as needed, and refuses one that is expensive to validate.
+func readDocument(text string) (*document, error) {
+	if len(text) > mostDocumentBytes {
+		return nil, badRequest("the document has %d bytes, must have at most %d; pass values as variables", len(text), mostDocumentBytes)
 	}
-	return nil
+	doc := outline(text)
+	switch {
+	case doc.tokens > mostTokens:
+		return nil, badRequest("the document has %d tokens, must have at most %d; pass values as variables", doc.tokens, mostTokens)
+	case doc.introspects > mostIntrospections:
+		return nil, badRequest("the document asks for the members of types more than %d times", mostIntrospections)
+	}
+	return &doc, nil
 }
 
 // envelope is a response but for its deferred lists.

@@ -19,8 +19,8 @@ func (s *socket) operate(ctx context.Context, id string, asked *operationRequest
 		s.endIfRevoked(err)
 		return s.failure(id, queryErrors(failed(err)))
 	}
-	doc := outline(asked.Query)
-	if err := doc.check(); err != nil {
+	doc, err := readDocument(asked.Query)
+	if err != nil {
 		return s.failure(id, queryErrors(err))
 	}
 	if doc.subscribes(asked.OperationName) {
@@ -87,7 +87,7 @@ func (s *socket) follow(ctx context.Context, id string, asked *operationRequest)
 			continue
 		}
 		if len(response.Errors) > 0 {
-			return s.failure(id, response.Errors)
+			return s.failure(id, someErrors(response.Errors))
 		}
 		answer, err := envelope(response)
 		if err != nil {

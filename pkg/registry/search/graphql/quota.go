@@ -6,6 +6,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/authentication/user"
+
+	"open-cluster-management.io/hub-apiserver/pkg/authz/callers"
 )
 
 const retrySeconds = 10
@@ -24,9 +26,9 @@ func newQuota(name string, all, each int) *quota {
 	return &quota{name: name, all: all, each: each, users: map[string]int{}}
 }
 
-// take counts one more of a user, until release is called; it may be called several times.
+// take counts one more of the caller that a user counts as, until release is called; it may be called several times.
 func (q *quota) take(caller user.Info) (release func(), err error) {
-	name := caller.GetName()
+	name := callers.Of(caller)
 	q.lock.Lock()
 	defer q.lock.Unlock()
 	switch {

@@ -55,11 +55,17 @@ func (r *root) Watch(ctx context.Context, args struct{ Input *searchInput }) (<-
 	if err != nil {
 		return nil, err
 	}
-	release, err := r.subscriptions.take(caller)
+	released, err := r.Watches.Take(caller)
 	if err != nil {
+		return nil, failed(err)
+	}
+	free, err := r.subscriptions.take(caller)
+	if err != nil {
+		released()
 		return nil, err
 	}
-	watcher := live.Watch(ctx, live.Config{Engine: r.Engine, Scopes: r.Scopes, User: caller, Query: q, Now: r.Now})
+	release := func() { free(); released() }
+	watcher := live.Watch(ctx, live.Config{Engine: r.Engine, Scopes: r.Scopes, User: caller, Query: q, Now: r.Now, Memory: r.WatchMemory})
 	events := make(chan *event)
 	go func() {
 		// In this order: who hears of the end may begin again.

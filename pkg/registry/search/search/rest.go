@@ -80,7 +80,7 @@ func (r *questionREST) Create(ctx context.Context, obj runtime.Object, validate 
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	metadata.SetManagedFields(nil)
-	return r.answer(ctx, obj)
+	return r.answer(engine.WithBudget(ctx), obj)
 }
 
 // NewSearches serves searches.
@@ -108,6 +108,9 @@ func NewSearches(options Options) rest.Storage {
 			for i, request := range requests {
 				request.Now = now
 				result, err := options.Engine.Search(ctx, scope, request)
+				if apierrors.IsBadRequest(err) {
+					return nil, overBudget(question, i, err)
+				}
 				if err != nil {
 					return nil, terms.Error(ctx, err)
 				}
@@ -135,6 +138,15 @@ func NewSearches(options Options) rest.Storage {
 			return out, nil
 		},
 	}
+}
+
+// overBudget refuses a request of which the searches up to one need more than a request may take.
+func overBudget(question *searchv1alpha1.Search, at int, err error) error {
+	path := field.NewPath("spec")
+	if len(question.Spec.Searches) > 0 {
+		path = path.Child("searches").Index(at)
+	}
+	return apierrors.NewInvalid(searchv1alpha1.SchemeGroupVersion.WithKind("Search").GroupKind(), question.Name, field.ErrorList{field.Forbidden(path, err.Error())})
 }
 
 // tooManyItems refuses a request of which the searches up to one find too much together.

@@ -1,0 +1,68 @@
+package callers
+
+import (
+	"fmt"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+// Bound limits how many of something each caller may have open at the same time.
+type Bound struct {
+	what, flag   string
+	limit        int
+	retrySeconds int
+
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+// NewBound returns a Bound of limit for each caller; 0 means that there is no limit. what names in
+// the plural what is limited, and flag the flag that sets the limit. A refused caller is asked to
+// try again after retrySeconds.
+func NewBound(what, flag string, limit, retrySeconds int) *Bound {
+	registerMetrics()
+	return &Bound{what: what, flag: flag, limit: limit, retrySeconds: retrySeconds, counts: map[string]int{}}
+}
+
+// Take counts one more for the caller that a user counts as, until release is called. It
+// returns an API error with status 429 if the caller has as many as it may have. A nil
+// Bound limits nobody.
+func (b *Bound) Take(u user.Info) (release func(), err error) {
+	if b == nil {
+		return func() {}, nil
+	}
+	if Exempt(u) {
+		open.WithLabelValues(b.what).Inc()
+		return sync.OnceFunc(func() { open.WithLabelValues(b.what).Dec() }), nil
+	}
+	caller := Of(u)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.limit > 0 && b.counts[caller] >= b.limit {
+		refused.WithLabelValues(b.what).Inc()
+		return nil, apierrors.NewTooManyRequests(fmt.Sprintf(
+			"%s already has %d %s open, the limit for each caller; close some, or raise --%s of the hub-apiserver", describe(caller), b.limit, b.what, b.flag), b.retrySeconds)
+	}
+	b.counts[caller]++
+	open.WithLabelValues(b.what).Inc()
+	return sync.OnceFunc(func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.counts[caller]--; b.counts[caller] == 0 {
+			delete(b.counts, caller)
+		}
+		open.WithLabelValues(b.what).Dec()
+	}), nil
+}
+
+// describe names a caller in a message.
+func describe(caller string) string {
+	for prefix, of := range map[string]string{ofCluster: "cluster", ofNamespace: "the ServiceAccounts of namespace", ofUser: "user"} {
+		if len(caller) > len(prefix) && caller[:len(prefix)] == prefix {
+			return fmt.Sprintf("%s %q", of, caller[len(prefix):])
+		}
+	}
+	return "the caller"
+}

@@ -1,0 +1,48 @@
+package embedded
+
+import (
+	"encoding/base64"
+	"errors"
+	"testing"
+
+	"open-cluster-management.io/hub-apiserver/pkg/search"
+)
+
+// FuzzToken finds continue tokens that are taken though this process did not make them. The data inside of a token
+// are read too, as they would be by a server whose key is known.
+func FuzzToken(f *testing.F) {
+	made, err := newTokens()
+	if err != nil {
+		f.Fatal(err)
+	}
+	other, err := newTokens()
+	if err != nil {
+		f.Fatal(err)
+	}
+	by := []search.Order{{Property: "name"}, {Property: "created", Descending: true}}
+	keyed := &token{uid: "c1/1", keys: []sortKey{newSortKey("a"), {missing: true}}}
+	for _, seed := range []string{"", "a", "====", made.encode(&token{row: 7}, nil), made.encode(keyed, by), other.encode(&token{row: 7}, nil)} {
+		f.Add(seed, false)
+		f.Add(seed, true)
+	}
+	f.Fuzz(func(t *testing.T, text string, sealed bool) {
+		for _, orders := range [][]search.Order{nil, by} {
+			given := text
+			if sealed {
+				given = base64.RawURLEncoding.EncodeToString(made.sealer.Seal(nil, nil, []byte(text), nil))
+			}
+			got, err := made.parse(given, orders)
+			switch {
+			case err != nil && !errors.Is(err, search.ErrExpired):
+				t.Errorf("parse(%q) = %v, want ErrExpired", given, err)
+			case err == nil && (got.offset < 0 || len(got.keys) > len(orders)):
+				t.Errorf("parse(%q) = %+v", given, got)
+			}
+			if sealed && len(text) > 0 {
+				if _, err := other.parse(given, orders); err == nil {
+					t.Errorf("a process takes the token %q of another", given)
+				}
+			}
+		}
+	})
+}

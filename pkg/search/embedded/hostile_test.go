@@ -1,0 +1,113 @@
+package embedded_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
+	"open-cluster-management.io/hub-apiserver/pkg/search"
+	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
+	"open-cluster-management.io/hub-apiserver/pkg/search/fleetgen"
+	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+)
+
+// many repeats a comparison of a property, with texts that differ.
+func many(property string, op query.Op, pattern string, n int) query.Query {
+	f := query.Filter{Property: property}
+	for i := range n {
+		f.Comparisons = append(f.Comparisons, query.NewPattern(op, strings.ReplaceAll(pattern, "#", fmt.Sprint(i))))
+	}
+	return query.Query{Filters: []query.Filter{f}}
+}
+
+func hostileRequests() map[string]search.Request {
+	one := make([]string, query.MaxTerms)
+	two := make([]string, query.MaxTerms)
+	for i := range one {
+		one[i] = string(rune('a' + i%26))
+		two[i] = string(rune('a'+i%26)) + string(rune('a'+i/26%26))
+	}
+	filters := query.Query{}
+	for range query.MaxTerms {
+		filters.Filters = append(filters.Filters, many("name", query.NotEqual, "*a*", 1).Filters...)
+	}
+	var orders []search.Order
+	for _, name := range []string{"annotation", "label", "created", "name", "_uid", "status", "container", "image", "kind", "namespace", "cluster", "apigroup", "apiversion", "restarts", "podIP", "hostIP"} {
+		orders = append(orders, search.Order{Property: name, Descending: true})
+	}
+	everything := query.Query{}
+	return map[string]search.Request{
+		"1000 wildcards in the middle":    {Query: many("name", query.Equal, "*#a*b*", 1000)},
+		"1000 wildcards of one letter":    {Query: many("name", query.NotEqual, "*a*#", 1000)},
+		"1000 filters of a wildcard":      {Query: filters},
+		"1000 ranges of text":             {Query: many("name", query.Greater, "a#", 1000)},
+		"1000 prefixes":                   {Query: many("name", query.Equal, "#*", 1000)},
+		"32768 wildcards":                 {Query: many("name", query.Equal, strings.Repeat("*a", 30000), 1)},
+		"100 x 300 wildcards":             {Query: many("name", query.Equal, strings.Repeat("*a", 300), 100)},
+		"1000 kinds without case":         {Query: many("kind", query.Equal, "pod#*", 1000)},
+		"1000 labels":                     {Query: many("label", query.Equal, "*a*=*#*", 1000)},
+		"1000 keys of labels":             {Query: many("label", query.Equal, "*#*", 1000)},
+		"1000 keywords of a letter":       {Query: query.Query{Keywords: one}},
+		"1000 keywords of two letters":    {Query: query.Query{Keywords: two}},
+		"a keyword of 60 KB":              {Query: query.Query{Keywords: []string{strings.Repeat("a", 60000)}}},
+		"16 orders":                       {Query: everything, Items: true, Limit: 1000, OrderBy: orders},
+		"16 orders, an offset of all":     {Query: everything, Items: true, Limit: 1000, Offset: 499_000, OrderBy: orders},
+		"16 orders, all":                  {Query: everything, Items: true, Limit: -1, OrderBy: orders},
+		"all":                             {Query: everything, Items: true, Limit: -1},
+		"related to Pods":                 {Query: many("kind", query.Equal, "Pod", 1), Related: true, RelatedItems: true, RelatedLimit: -1},
+		"related to Pods, 3 edges":        {Query: many("kind", query.Equal, "Pod", 1), Related: true, RelatedItems: true, RelatedLimit: -1, RelatedDepth: 3},
+		"related to Deployments, 3 edges": {Query: many("kind", query.Equal, "Deployment", 1), Related: true, RelatedItems: true, RelatedLimit: 10_000, RelatedDepth: 3},
+	}
+}
+
+// cpu is the processor time that the process has taken.
+func cpu() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+func BenchmarkHostile(b *testing.B) {
+	options := fleetOptions(b)
+	engine, err := embedded.Open(b.TempDir(), embedded.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer engine.Close()
+	for i := range options.Clusters {
+		if _, err := engine.Apply(b.Context(), fleetgen.Cluster(options, i)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	scope := visibilitytest.Everything()
+	measure := func(name string, ask func(ctx context.Context, scope visibility.Scope) error) {
+		before := heap()
+		ctx, cancel := context.WithTimeout(b.Context(), 20*time.Second)
+		defer cancel()
+		start := cpu()
+		err := ask(ctx, scope)
+		took := cpu() - start
+		after := residentNow(b)
+		fmt.Printf("%-40s %10s  heap before %d MB rss after %d MB err %.150v\n", name, took.Round(time.Millisecond), before>>20, after>>20, err)
+	}
+	for name, request := range hostileRequests() {
+		request.Now = fleetgen.Epoch
+		measure(name, func(ctx context.Context, scope visibility.Scope) error {
+			_, err := engine.Search(ctx, scope, &request)
+			return err
+		})
+	}
+	for _, property := range []string{"name", "label", "annotation", "created", "_uid", "kind"} {
+		measure("complete "+property, func(ctx context.Context, scope visibility.Scope) error {
+			_, err := engine.Complete(ctx, scope, &search.CompletionRequest{Property: property, Limit: -1, Now: fleetgen.Epoch, Query: many("kind", query.NotEqual, "x", 1)})
+			return err
+		})
+	}
+}

@@ -1,0 +1,85 @@
+package embedded
+
+import (
+	"context"
+	"slices"
+	"testing"
+)
+
+// waits starts a question that waits for its turn, and returns once it is in the queue.
+func waits(t *testing.T, turns *turns, ctx context.Context, caller string, granted chan<- string) {
+	t.Helper()
+	turns.mu.Lock()
+	before := len(turns.waiting[caller])
+	turns.mu.Unlock()
+	go func() {
+		if _, err := turns.take(ctx, caller); err != nil {
+			caller += " gave up"
+		}
+		granted <- caller
+	}()
+	for queued := false; !queued; {
+		turns.mu.Lock()
+		queued = len(turns.waiting[caller]) > before
+		turns.mu.Unlock()
+	}
+}
+
+// TestTurnsAreFair has one caller ask ten questions before two others ask one each: these wait for one
+// question of the first caller, not for ten.
+func TestTurnsAreFair(t *testing.T) {
+	turns := newTurns()
+	turns.free = 1
+	end, err := turns.take(t.Context(), "first")
+	if err != nil {
+		t.Fatal(err)
+	}
+	granted := make(chan string)
+	for range 10 {
+		waits(t, turns, t.Context(), "first", granted)
+	}
+	waits(t, turns, t.Context(), "second", granted)
+	waits(t, turns, t.Context(), "third", granted)
+	var got []string
+	for range 12 {
+		end()
+		got = append(got, <-granted)
+	}
+	want := append([]string{"first", "second", "third"}, slices.Repeat([]string{"first"}, 9)...)
+	if !slices.Equal(got, want) {
+		t.Errorf("turns = %q, want %q", got, want)
+	}
+	end()
+	if turns.free != 1 || len(turns.waiting) != 0 || len(turns.callers) != 0 {
+		t.Errorf("afterwards %d are free, waiting %v, callers %v, want 1 and none", turns.free, turns.waiting, turns.callers)
+	}
+}
+
+// TestTurnsOfCallersWhoLeave has callers give up while they wait, which takes nobody's turn.
+func TestTurnsOfCallersWhoLeave(t *testing.T) {
+	turns := newTurns()
+	turns.free = 1
+	end, err := turns.take(t.Context(), "first")
+	if err != nil {
+		t.Fatal(err)
+	}
+	granted := make(chan string)
+	leaving, leave := context.WithCancel(t.Context())
+	waits(t, turns, leaving, "second", granted)
+	waits(t, turns, t.Context(), "second", granted)
+	waits(t, turns, leaving, "third", granted)
+	leave()
+	gone := []string{<-granted, <-granted}
+	slices.Sort(gone)
+	if want := []string{"second gave up", "third gave up"}; !slices.Equal(gone, want) {
+		t.Errorf("gave up: %q, want %q", gone, want)
+	}
+	end()
+	if got := <-granted; got != "second" {
+		t.Errorf("the turn went to %q, want second", got)
+	}
+	end()
+	if turns.free != 1 {
+		t.Errorf("%d turns are free, want 1", turns.free)
+	}
+}
