@@ -71,6 +71,8 @@ type ExtraConfig struct {
 	Embedded *etcd.Server
 	// Search is how the fleet is searched; nil for a server without search.
 	Search *SearchConfig
+	// Quotas bound what namespaces hold, and single objects.
+	Quotas Quotas
 	// Registration is how managed clusters register, if this server serves ManagedClusters.
 	Registration *RegistrationConfig
 }
@@ -165,6 +167,7 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 		},
 		MaximumTokenValidity: c.extra.MaximumTokenValidity,
 		Registration:         registering.dependencies,
+		Quotas:               &c.extra.Quotas,
 	})
 	var virtual []definition.Virtual
 	var fleet *fleetSearch
@@ -196,7 +199,7 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 
 	s := &Server{
 		generic: generic, hub: hub, extra: c.extra, clients: clients, informers: informers, hubRoles: hubRoles, addons: addons, search: fleet,
-		hubInformers: labelled,
+		hubInformers: labelled, counters: countersOf(table),
 	}
 	works := s.informers.works.Work().V1().ManifestWorks()
 	repair, err := worksync.NewController(deliverer, worksync.Informers{
