@@ -72,6 +72,9 @@ type SearchConfig struct {
 	Visibility visibility.Mode
 	// HubCluster is the cluster that is the hub itself.
 	HubCluster string
+	// ClusterResources and ClusterBytes bound what is stored of one cluster.
+	ClusterResources int
+	ClusterBytes     int64
 	// ByClusterPermission is whether SearchByClusterPermission is enabled.
 	ByClusterPermission bool
 }
@@ -154,6 +157,7 @@ func (c CompletedConfig) newSearch(hub kubernetes.Interface, clusters clusterinf
 	}
 	out.reports, err = ingest.New(ingest.Config{
 		Engine: out.engine, HubCluster: config.HubCluster, Clusters: names, Version: baseversion.Get().GitVersion,
+		ClusterResources: config.ClusterResources, ClusterBytes: config.ClusterBytes,
 		ClusterExists: func(cluster string) bool {
 			_, err := clusters.Lister().Get(cluster)
 			return err == nil

@@ -14,6 +14,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
+	"open-cluster-management.io/hub-apiserver/pkg/search/ingest"
 )
 
 const (
@@ -35,10 +36,13 @@ type Search struct {
 	Visibility string
 	// HubCluster is the cluster that is the hub itself.
 	HubCluster string
+	// ClusterResources and ClusterBytes bound what is stored of one cluster.
+	ClusterResources int
+	ClusterBytes     int64
 }
 
 func newSearch() Search {
-	return Search{Engine: string(apiserver.EmbeddedSearch), Visibility: string(visibility.Auto), HubCluster: defaultHubCluster}
+	return Search{ClusterResources: ingest.DefaultClusterResources, ClusterBytes: ingest.DefaultClusterBytes, Engine: string(apiserver.EmbeddedSearch), Visibility: string(visibility.Auto), HubCluster: defaultHubCluster}
 }
 
 func (s *Search) addFlags(fs *pflag.FlagSet) {
@@ -52,10 +56,17 @@ func (s *Search) addFlags(fs *pflag.FlagSet) {
 		"How it is decided who finds what: RBAC evaluates the hub's roles and bindings in this process; Reviews asks the hub for each kind and namespace, which works with any authorizer; Auto does the first as long as the hub says that RBAC alone decides, and the second otherwise.")
 	fs.StringVar(&s.HubCluster, "hub-cluster-name", s.HubCluster,
 		"Name of the cluster that is the hub itself. What is reported in the namespace of that name are the hub's own resources, and found by those who may list them there.")
+	fs.IntVar(&s.ClusterResources, "search-cluster-max-resources", s.ClusterResources,
+		"Resources that one cluster may have in search. A report that exceeds it is refused with 413.")
+	fs.Int64Var(&s.ClusterBytes, "search-cluster-max-bytes", s.ClusterBytes,
+		"About how many bytes of memory the resources of one cluster may take in search. A report that exceeds it is refused with 413.")
 }
 
 func (s *Search) validate(embeddedEtcd bool) []error {
 	var errs []error
+	if s.ClusterResources < 1 || s.ClusterBytes < 1 {
+		errs = append(errs, fmt.Errorf("--search-cluster-max-resources and --search-cluster-max-bytes must be at least 1, not %d and %d", s.ClusterResources, s.ClusterBytes))
+	}
 	engine := apiserver.SearchEngine(s.Engine)
 	if !slices.Contains(apiserver.SearchEngines, engine) {
 		errs = append(errs, fmt.Errorf("--search-engine must be one of %v, not %q", apiserver.SearchEngines, s.Engine))
@@ -80,6 +91,7 @@ func (s *Search) config(dataDir string) (*apiserver.SearchConfig, error) {
 	config := &apiserver.SearchConfig{
 		Engine: apiserver.SearchEngine(s.Engine), DataDir: s.DataDir,
 		Visibility: visibility.Mode(s.Visibility), HubCluster: s.HubCluster,
+		ClusterResources: s.ClusterResources, ClusterBytes: s.ClusterBytes,
 		ByClusterPermission: utilfeature.DefaultFeatureGate.Enabled(apiserver.SearchByClusterPermission),
 	}
 	switch config.Engine {
