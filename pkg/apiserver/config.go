@@ -31,6 +31,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/openapi"
+	"open-cluster-management.io/hub-apiserver/pkg/registration/csr"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/clusterpermission"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/work/manifestwork"
@@ -139,7 +140,7 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 	deliverer := c.deliverer(clients, informers, hub, hubRoles.Rbac().V1(), addons)
 	labelled := kubeinformers.NewSharedInformerFactoryWithOptions(hub, 0, kubeinformers.WithTweakListOptions(func(options *metav1.ListOptions) {
 		options.LabelSelector = clusterv1.ClusterNameLabel
-	}), kubeinformers.WithTransform(withoutManagedFields))
+	}), kubeinformers.WithTransform(func(obj any) (any, error) { return withoutManagedFields(csr.Small(obj)) }))
 	registering := &clusterRegistration{}
 	if clients.clusters == clients.own {
 		if registering, err = c.newRegistration(clients, informers, hub, labelled); err != nil {
