@@ -31,6 +31,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/openapi"
+	"open-cluster-management.io/hub-apiserver/pkg/registration/csr"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/clusterpermission"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/work/manifestwork"
@@ -73,6 +74,8 @@ type ExtraConfig struct {
 	Embedded *etcd.Server
 	// Search is how the fleet is searched; nil for a server without search.
 	Search *SearchConfig
+	// Quotas bound what namespaces hold, and single objects.
+	Quotas Quotas
 	// Registration is how managed clusters register, if this server serves ManagedClusters.
 	Registration *RegistrationConfig
 	// Requests are the limits of each caller.
@@ -141,7 +144,7 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 	deliverer := c.deliverer(clients, informers, hub, hubRoles.Rbac().V1(), addons)
 	labelled := kubeinformers.NewSharedInformerFactoryWithOptions(hub, 0, kubeinformers.WithTweakListOptions(func(options *metav1.ListOptions) {
 		options.LabelSelector = clusterv1.ClusterNameLabel
-	}), kubeinformers.WithTransform(withoutManagedFields))
+	}), kubeinformers.WithTransform(func(obj any) (any, error) { return withoutManagedFields(csr.Small(obj)) }))
 	registering := &clusterRegistration{}
 	if clients.clusters == clients.own {
 		if registering, err = c.newRegistration(clients, informers, hub, labelled); err != nil {
@@ -170,6 +173,7 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 		MaximumTokenValidity: c.extra.MaximumTokenValidity,
 		ReservedAccountNames: c.extra.ReservedAccountNames,
 		Registration:         registering.dependencies,
+		Quotas:               &c.extra.Quotas,
 	})
 	limits := c.limitRequests()
 	// The gate comes before whatever keeps the authorizer.
@@ -203,7 +207,7 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 
 	s := &Server{
 		generic: generic, hub: hub, extra: c.extra, clients: clients, informers: informers, hubRoles: hubRoles, addons: addons, search: fleet,
-		hubInformers: labelled,
+		hubInformers: labelled, counters: countersOf(table),
 	}
 	works := s.informers.works.Work().V1().ManifestWorks()
 	repair, err := worksync.NewController(deliverer, worksync.Informers{

@@ -45,6 +45,8 @@ type RegistrationConfig struct {
 	// requests for certificates are approved.
 	AutoApproval      registration.AutoApproval
 	AutoApprovedUsers []string
+	// MaxRequests bounds the certificate requests that a cluster's agents may have on the hub.
+	MaxRequests int
 }
 
 // registrationAccess is what the hub must let a server do that registers clusters. RBAC
@@ -119,7 +121,7 @@ func (c CompletedConfig) newRegistration(clients *clients, informers informerFac
 		approver, err := csr.NewApprover(csr.Options{
 			Hub: hub, CSRs: labelled.Certificates().V1().CertificateSigningRequests(),
 			Clusters: clients.clusters.ClusterV1(), ClusterInformer: clusters, Records: records, Registrations: registrations,
-			AutoApproved: config.AutoApprovedUsers, Clock: clock.RealClock{},
+			AutoApproved: config.AutoApprovedUsers, MaxRequests: config.MaxRequests, Clock: clock.RealClock{},
 		})
 		if err != nil {
 			return nil, err

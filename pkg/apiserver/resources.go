@@ -58,6 +58,8 @@ type Dependencies struct {
 	ReservedAccountNames []string
 	// Registration registers managed clusters; nil for a server that does not.
 	Registration *RegistrationDependencies
+	// Quotas change the limits of the rows; nil leaves them as they are.
+	Quotas *Quotas
 }
 
 // RegistrationDependencies are what ManagedClusters and their registrations need of each other.
@@ -85,7 +87,7 @@ func Resources(d Dependencies) []definition.Resource {
 		clusters.Registration, clusters.Decisions = r.Registrar, r.Decisions
 		registrations.Registrar, registrations.Records = r.Registrar, r.Records
 	}
-	return []definition.Resource{
+	rows := []definition.Resource{
 		managedcluster.Definition(clusters),
 		managedclusterregistration.Definition(registrations),
 		managedclusterset.Definition(),
@@ -98,6 +100,10 @@ func Resources(d Dependencies) []definition.Resource {
 		}),
 		managedserviceaccountbinding.Definition(managedserviceaccountbinding.Options{Authorizer: d.Authorizer, Bindings: d.AccountBindings}),
 	}
+	for i := range rows {
+		d.Quotas.apply(&rows[i])
+	}
+	return rows
 }
 
 // Virtual is the table of what is served without being stored.

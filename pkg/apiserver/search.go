@@ -75,6 +75,9 @@ type SearchConfig struct {
 	HubCluster string
 	// MaxRequestCost is the processor time that the searches of one request may take of the embedded engine.
 	MaxRequestCost time.Duration
+	// ClusterResources and ClusterBytes bound what is stored of one cluster.
+	ClusterResources int
+	ClusterBytes     int64
 	// ByClusterPermission is whether SearchByClusterPermission is enabled.
 	ByClusterPermission bool
 }
@@ -165,6 +168,7 @@ func (c CompletedConfig) newSearch(hub kubernetes.Interface, clusters clusterinf
 	}
 	out.reports, err = ingest.New(ingest.Config{
 		Engine: out.engine, HubCluster: config.HubCluster, Clusters: names, Version: baseversion.Get().GitVersion,
+		ClusterResources: config.ClusterResources, ClusterBytes: config.ClusterBytes,
 		ClusterExists: func(cluster string) bool {
 			_, err := clusters.Lister().Get(cluster)
 			return err == nil

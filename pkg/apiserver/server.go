@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,6 +19,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/hub-apiserver/pkg/quota"
 )
 
 const campaignPause = time.Second
@@ -35,6 +39,8 @@ type Server struct {
 	// hubRoles are informers of all roles of the hub, addons one of its ManagedClusterAddOns.
 	hubRoles informers.SharedInformerFactory
 	addons   *hubAddons
+	// counters count what namespaces hold, for their quotas.
+	counters []*quota.Counter
 	// search is nil for a server without.
 	search *fleetSearch
 	// controllers run on the leader, each until its context ends.
@@ -57,11 +63,21 @@ func (s *Server) addHooks() error {
 	if err := s.generic.AddReadyzChecks(healthz.NamedCheck("hub-permissions", access.check)); err != nil {
 		return err
 	}
+	err := s.generic.AddReadyzChecks(healthz.NamedCheck("quotas", func(*http.Request) error {
+		if slices.ContainsFunc(s.counters, func(c *quota.Counter) bool { return !c.Synced() }) {
+			return errors.New("what the namespaces hold is not known yet")
+		}
+		return nil
+	}))
+	if err != nil {
+		return err
+	}
 	hooks := map[string]func(context.Context){
 		"hub-permissions": access.run,
 		"own-informers":   s.runInformers,
 		"hub-controllers": s.campaign,
 		"hub-addons":      s.addons.run,
+		"quotas":          s.count,
 	}
 	if s.clients.accounts != s.clients.own {
 		hooks["account-informers"] = s.runAccountInformers

@@ -19,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent/feed"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/refusal"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	rbacclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/rbac/v1alpha1"
 	rbacinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/rbac/v1alpha1"
@@ -34,6 +35,11 @@ const (
 	maxBackoff = 2 * time.Minute
 	// passTimeout bounds one pass.
 	passTimeout = 30 * time.Second
+	// fullRetry is how long the hub is left alone after its quota has refused a report, and
+	// invalidRetry after it has refused a namespace whose labels exceed its limits. Neither is
+	// likely to change soon.
+	fullRetry    = 2 * time.Minute
+	invalidRetry = 30 * time.Minute
 )
 
 // Config is what a Controller needs. All fields are required.
@@ -62,6 +68,8 @@ type Controller struct {
 	backoff workqueue.TypedRateLimiter[string]
 	// complaints holds the error that was logged last of each failing namespace.
 	complaints sync.Map
+	// parked are the namespaces that the quota of the hub has no room for.
+	parked parking
 }
 
 // New returns a controller. It makes no request.
@@ -151,11 +159,22 @@ func (c *Controller) pass(ctx context.Context, name string) {
 		passSeconds.WithLabelValues("success").Observe(time.Since(start).Seconds())
 		c.backoff.Forget(name)
 		c.complaints.Delete(name)
+		if c.parked.isProbe(name) {
+			logger.Info("The hub has room for more ClusterNamespaces")
+			c.release()
+		}
 		return
 	}
 	passSeconds.WithLabelValues("error").Observe(time.Since(start).Seconds())
+	if refusal.IsQuotaExceeded(err) {
+		c.park(logger, name, err)
+		return
+	}
 	// At most the backoff, at least two thirds of it.
 	delay := wait.Jitter(c.backoff.When(name)*2/3, 0.5)
+	if apierrors.IsInvalid(err) {
+		delay = wait.Jitter(invalidRetry*2/3, 0.5)
+	}
 	c.queue.AddAfter(name, delay)
 	if isOutrun(err) {
 		logger.V(2).Info("The hub has another version than the agent has seen", "err", err, "retryAfter", delay)
@@ -166,6 +185,26 @@ func (c *Controller) pass(ctx context.Context, name string) {
 		return
 	}
 	logger.Error(err, "Namespace is not reported", "retryAfter", delay)
+}
+
+// park keeps a namespace that the quota of the hub has refused until there may be room.
+func (c *Controller) park(logger klog.Logger, name string, err error) {
+	probe, first := c.parked.refuse(name)
+	if !probe {
+		return
+	}
+	delay := wait.Jitter(fullRetry*2/3, 0.5)
+	c.queue.AddAfter(name, delay)
+	if first {
+		logger.Error(err, "The hub has no room for more ClusterNamespaces; namespaceSelectors do not select those that are missing", "retryAfter", delay)
+	}
+}
+
+// release tries again to report what has no room on the hub.
+func (c *Controller) release() {
+	for _, name := range c.parked.release() {
+		c.queue.Add(name)
+	}
 }
 
 // isOutrun reports whether a write came to nothing because the watch of the hub

@@ -21,8 +21,14 @@ var (
 		Help:           "ClusterNamespaces that were written on the hub: create, update or delete.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"operation"})
+	waiting = metrics.NewGauge(&metrics.GaugeOpts{
+		Subsystem:      subsystem,
+		Name:           "waiting",
+		Help:           "Namespaces that are not reported because the quota of the hub is used up.",
+		StabilityLevel: metrics.ALPHA,
+	})
 )
 
 func init() {
-	legacyregistry.MustRegister(passSeconds, writes)
+	legacyregistry.MustRegister(passSeconds, writes, waiting)
 }

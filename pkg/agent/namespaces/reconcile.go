@@ -24,6 +24,9 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 	}
 	switch exists := namespace != nil && namespace.DeletionTimestamp == nil; {
 	case exists && report == nil:
+		if c.parked.wait(name) {
+			return nil
+		}
 		return c.create(ctx, namespace)
 	case exists && !says(report, namespace):
 		return c.update(ctx, report, namespace)
@@ -75,5 +78,7 @@ func (c *Controller) delete(ctx context.Context, report *v1alpha1.ClusterNamespa
 		return fmt.Errorf("delete ClusterNamespace: %w", err)
 	}
 	writes.WithLabelValues("delete").Inc()
+	// There is room for another one.
+	c.release()
 	return nil
 }

@@ -27,6 +27,12 @@ const (
 	// maxSocketPath is how long the path of a unix socket may be, on every system.
 	maxSocketPath = 100
 
+	// catchUpEntries is how many past writes are kept in memory: a single member has no
+	// followers. 0 would stand for etcd's default.
+	catchUpEntries = 10
+	// snapshotCount is how many writes are read again at a start, at most.
+	snapshotCount = 1000
+
 	// defragmentAtStartMegabytes is the free space in the database file from
 	// which it is rewritten before the server starts.
 	defragmentAtStartMegabytes = 128
@@ -109,6 +115,10 @@ func (s *Server) config(options Options) *embed.Config {
 	config.QuotaBackendBytes = options.QuotaBytes
 	config.BootstrapDefragThresholdMegabytes = defragmentAtStartMegabytes
 	config.StrictReconfigCheck = false
+	// etcd keeps that many past writes in memory for followers that lag behind, by default
+	// 5,000 of up to 1.5 MiB each, and reads all since the last snapshot at a start.
+	config.SnapshotCatchUpEntries = catchUpEntries
+	config.SnapshotCount = snapshotCount
 	config.Logger = "zap"
 	config.LogLevel = "warn"
 	config.LogOutputs = []string{"stderr"}

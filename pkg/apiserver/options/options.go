@@ -35,6 +35,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver"
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/executor"
+	"open-cluster-management.io/hub-apiserver/pkg/quota"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/clusterpermission"
 )
 
@@ -86,6 +87,8 @@ type Options struct {
 	MaximumTokenValidity time.Duration
 	// ReservedAccountNames are names that no new ManagedServiceAccount may have.
 	ReservedAccountNames []string
+	// Quotas bound what namespaces hold, and single objects.
+	Quotas apiserver.Quotas
 	// Search is how the fleet is searched.
 	Search Search
 	// Registration is how managed clusters register.
@@ -162,6 +165,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	o.addWorkFlags(sets.FlagSet("works"))
 	o.addPermissionFlags(sets.FlagSet("cluster permissions"))
 	o.addAccountFlags(sets.FlagSet("managed service accounts"))
+	o.addQuotaFlags(sets.FlagSet("quotas"))
 	o.Search.addFlags(sets.FlagSet("search"))
 	o.Registration.addFlags(sets.FlagSet("registration"))
 	o.Requests.addFlags(sets.FlagSet("requests"))
@@ -198,6 +202,28 @@ func (o *Options) addAccountFlags(fs *pflag.FlagSet) {
 		"How long spec.rotation.validity of a ManagedServiceAccount may be, at most; 0 for no bound. Accounts that are stored already keep theirs.")
 	fs.StringSliceVar(&o.ReservedAccountNames, "managed-serviceaccount-reserved-names", o.ReservedAccountNames,
 		"Names that no new ManagedServiceAccount may have, since addons have ServiceAccounts of these names on managed clusters. A name that ends with * reserves every name that begins with the rest; an empty value reserves none. Accounts that are stored already keep theirs.")
+}
+
+func (o *Options) addQuotaFlags(fs *pflag.FlagSet) {
+	defaults := func(of func(quota.Limits) int64) string {
+		var out []string
+		for _, row := range apiserver.Resources(apiserver.Dependencies{}) {
+			if row.Quota != (quota.Limits{}) {
+				out = append(out, fmt.Sprintf("%s=%d", row.Name, of(row.Quota)))
+			}
+		}
+		slices.Sort(out)
+		return strings.Join(out, ",")
+	}
+	fs.StringToStringVar(&o.Quotas.Objects, "namespace-quota-objects", o.Quotas.Objects,
+		"Objects that a namespace, such as that of a cluster, may hold of a resource, as resource=number; 0 for no bound. Defaults: "+
+			defaults(func(l quota.Limits) int64 { return l.Objects }))
+	fs.StringToStringVar(&o.Quotas.Bytes, "namespace-quota-bytes", o.Quotas.Bytes,
+		"Total size of the objects that a namespace may hold of a resource, as resource=quantity such as 64Mi; 0 for no bound. Defaults: "+
+			defaults(func(l quota.Limits) int64 { return l.Bytes }))
+	fs.StringToStringVar(&o.Quotas.ObjectLimits, "object-limits", o.Quotas.ObjectLimits,
+		"Limits of a single object, as limit=quantity for all resources or resource.limit=quantity for one, such as clusternamespaces.labels=512; 0 for no bound. The limits are "+
+			strings.Join(quota.ObjectLimitKeys(), ", ")+".")
 }
 
 // Embedded tells whether the server runs its own etcd.
@@ -274,6 +300,7 @@ func (c Completed) Validate() error {
 	if c.MaximumTokenValidity != 0 && c.MaximumTokenValidity < authenticationv1beta1.MinimumValidity {
 		errs = append(errs, fmt.Errorf("--managed-serviceaccount-max-validity must be 0 or at least %s, not %s", authenticationv1beta1.MinimumValidity, c.MaximumTokenValidity))
 	}
+	errs = append(errs, c.Quotas.Validate()...)
 	errs = append(errs, c.Search.validate(c.Embedded())...)
 	errs = append(errs, c.Registration.validate()...)
 	errs = append(errs, c.Requests.validate()...)
@@ -351,6 +378,7 @@ func (c Completed) Config(embedded *etcd.Server) (*apiserver.Config, error) {
 			ReservedAccountNames: c.ReservedAccountNames,
 			LeaderElection:       c.LeaderElection,
 			Embedded:             embedded,
+			Quotas:               c.Quotas,
 			Search:               search,
 			Registration:         registration,
 			Requests:             c.Requests.config(),

@@ -12,6 +12,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 	"open-cluster-management.io/hub-apiserver/pkg/registration"
+	"open-cluster-management.io/hub-apiserver/pkg/registration/csr"
 )
 
 var (
@@ -34,10 +35,12 @@ type Registration struct {
 	// AutoApprovedARNs and AutoApprovedUsers say which clusters are accepted at once.
 	AutoApprovedARNs  []string
 	AutoApprovedUsers []string
+	// MaxRequests bounds the certificate requests that a cluster's agents may have on the hub.
+	MaxRequests int
 }
 
 func newRegistration() Registration {
-	return Registration{Drivers: []string{string(registerv1alpha1.DriverCSR)}, EKSAuth: string(irsa.AccessEntry), ManageRoles: true}
+	return Registration{MaxRequests: csr.DefaultMaxRequests, Drivers: []string{string(registerv1alpha1.DriverCSR)}, EKSAuth: string(irsa.AccessEntry), ManageRoles: true}
 }
 
 func (r *Registration) addFlags(fs *pflag.FlagSet) {
@@ -56,6 +59,8 @@ func (r *Registration) addFlags(fs *pflag.FlagSet) {
 		"Regular expressions; a cluster is accepted when it claims an ARN that one of them matches as a whole. Takes the feature gate ManagedClusterAutoApproval.")
 	fs.StringSliceVar(&r.AutoApprovedUsers, "auto-approved-csr-identities", r.AutoApprovedUsers,
 		"Users whose clusters are accepted, and whose requests for client certificates are approved, when they create them. Takes the feature gate ManagedClusterAutoApproval.")
+	fs.IntVar(&r.MaxRequests, "registration-max-requests", r.MaxRequests,
+		"Certificate requests that the agents of one cluster may have on the hub, decided or not. The oldest ones beyond it are removed. Also the pending requests of one requester for one cluster that are looked at.")
 }
 
 // drivers are the drivers in the product's own spelling, each once.
@@ -72,6 +77,9 @@ func (r *Registration) drivers() sets.Set[registerv1alpha1.RegistrationDriver] {
 
 func (r *Registration) validate() []error {
 	var errs []error
+	if r.MaxRequests < 1 {
+		errs = append(errs, fmt.Errorf("--registration-max-requests must be at least 1, not %d", r.MaxRequests))
+	}
 	drivers := r.drivers()
 	if drivers.Len() == 0 {
 		errs = append(errs, fmt.Errorf("--registration-auth must name one of %v", registrationDrivers))
@@ -123,7 +131,7 @@ func (r *Registration) autoApproval() (registration.AutoApproval, error) {
 func (r *Registration) config() (*apiserver.RegistrationConfig, error) {
 	config := &apiserver.RegistrationConfig{
 		Drivers: sets.List(r.drivers()), Mapping: irsa.Mapping(r.EKSAuth), ManageRoles: r.ManageRoles, ResourceTags: r.ResourceTags,
-		AutoApprovedUsers: r.AutoApprovedUsers,
+		AutoApprovedUsers: r.AutoApprovedUsers, MaxRequests: r.MaxRequests,
 	}
 	var err error
 	if config.AutoApproval, err = r.autoApproval(); err != nil {

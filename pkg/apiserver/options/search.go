@@ -16,6 +16,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
+	"open-cluster-management.io/hub-apiserver/pkg/search/ingest"
 )
 
 const (
@@ -39,10 +40,16 @@ type Search struct {
 	HubCluster string
 	// MaxRequestCost is the processor time that the searches of one request may take of the embedded engine.
 	MaxRequestCost time.Duration
+	// ClusterResources and ClusterBytes bound what is stored of one cluster.
+	ClusterResources int
+	ClusterBytes     int64
 }
 
 func newSearch() Search {
-	return Search{MaxRequestCost: search.DefaultCost, Engine: string(apiserver.EmbeddedSearch), Visibility: string(visibility.Auto), HubCluster: defaultHubCluster}
+	return Search{
+		MaxRequestCost: search.DefaultCost, ClusterResources: ingest.DefaultClusterResources, ClusterBytes: ingest.DefaultClusterBytes,
+		Engine: string(apiserver.EmbeddedSearch), Visibility: string(visibility.Auto), HubCluster: defaultHubCluster,
+	}
 }
 
 func (s *Search) addFlags(fs *pflag.FlagSet) {
@@ -58,10 +65,17 @@ func (s *Search) addFlags(fs *pflag.FlagSet) {
 		"Name of the cluster that is the hub itself. What is reported in the namespace of that name are the hub's own resources, and found by those who may list them there.")
 	fs.DurationVar(&s.MaxRequestCost, "search-max-request-cost", s.MaxRequestCost,
 		"Maximum processor time that the searches of one request may take, as the embedded search engine estimates it before it evaluates them. A request that needs more is refused.")
+	fs.IntVar(&s.ClusterResources, "search-cluster-max-resources", s.ClusterResources,
+		"Resources that one cluster may have in search. A report that exceeds it is refused with 413.")
+	fs.Int64Var(&s.ClusterBytes, "search-cluster-max-bytes", s.ClusterBytes,
+		"About how many bytes of memory the resources of one cluster may take in search. A report that exceeds it is refused with 413.")
 }
 
 func (s *Search) validate(embeddedEtcd bool) []error {
 	var errs []error
+	if s.ClusterResources < 1 || s.ClusterBytes < 1 {
+		errs = append(errs, fmt.Errorf("--search-cluster-max-resources and --search-cluster-max-bytes must be at least 1, not %d and %d", s.ClusterResources, s.ClusterBytes))
+	}
 	engine := apiserver.SearchEngine(s.Engine)
 	if !slices.Contains(apiserver.SearchEngines, engine) {
 		errs = append(errs, fmt.Errorf("--search-engine must be one of %v, not %q", apiserver.SearchEngines, s.Engine))
@@ -89,6 +103,7 @@ func (s *Search) config(dataDir string) (*apiserver.SearchConfig, error) {
 	config := &apiserver.SearchConfig{
 		Engine: apiserver.SearchEngine(s.Engine), DataDir: s.DataDir,
 		Visibility: visibility.Mode(s.Visibility), HubCluster: s.HubCluster, MaxRequestCost: s.MaxRequestCost,
+		ClusterResources: s.ClusterResources, ClusterBytes: s.ClusterBytes,
 		ByClusterPermission: utilfeature.DefaultFeatureGate.Enabled(apiserver.SearchByClusterPermission),
 	}
 	switch config.Engine {

@@ -1,7 +1,6 @@
 package csr
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,6 +61,10 @@ type Options struct {
 	// created are approved without a decision that covers them.
 	AutoApproved []string
 
+	// MaxRequests bounds the requests that the agents of a cluster may have on the hub, and
+	// those of one requester for one cluster that are looked at; DefaultMaxRequests if it is 0.
+	MaxRequests int
+
 	Clock clock.PassiveClock
 }
 
@@ -80,7 +83,16 @@ type Approver struct {
 // NewApprover returns an Approver. It fails if the informer of requests has been started.
 func NewApprover(options Options) (*Approver, error) {
 	a := &Approver{options: options, autoApproved: sets.New(options.AutoApproved...), ignored: map[string]sets.Set[types.UID]{}}
-	err := a.options.CSRs.Informer().AddIndexers(cache.Indexers{requestsByCluster: func(obj any) ([]string, error) {
+	if a.options.MaxRequests == 0 {
+		a.options.MaxRequests = DefaultMaxRequests
+	}
+	registerMetrics()
+	err := a.options.CSRs.Informer().AddIndexers(cache.Indexers{requestsByRequester: func(obj any) ([]string, error) {
+		if request, ok := obj.(*certificatesv1.CertificateSigningRequest); ok && requesterOf(request) != "" {
+			return []string{requesterOf(request)}, nil
+		}
+		return nil, nil
+	}, requestsByCluster: func(obj any) ([]string, error) {
 		if request, ok := obj.(*certificatesv1.CertificateSigningRequest); ok && request.Labels[clusterv1.ClusterNameLabel] != "" {
 			return []string{request.Labels[clusterv1.ClusterNameLabel]}, nil
 		}
@@ -93,7 +105,7 @@ func NewApprover(options Options) (*Approver, error) {
 		Name:      "registration-csr",
 		Reconcile: a.reconcile,
 		Feeds: []reconcile.Feed{
-			{Informer: a.options.CSRs.Informer(), Keys: clusterOf},
+			{Informer: a.options.CSRs.Informer(), Keys: clustersOf},
 			{Informer: a.options.ClusterInformer.Informer(), Keys: reconcile.Own, Ignore: sameDecision},
 			{Informer: a.options.Registrations.Informer(), Keys: reconcile.Own},
 		},
@@ -104,14 +116,6 @@ func NewApprover(options Options) (*Approver, error) {
 // Run acts until ctx ends, and returns once every worker has stopped. One of it acts
 // on a hub at a time; it may run again afterwards.
 func (a *Approver) Run(ctx context.Context) { a.loop.Run(ctx) }
-
-func clusterOf(obj any) []cache.ObjectName {
-	request, ok := obj.(*certificatesv1.CertificateSigningRequest)
-	if !ok || request.Labels[clusterv1.ClusterNameLabel] == "" {
-		return nil
-	}
-	return []cache.ObjectName{{Name: request.Labels[clusterv1.ClusterNameLabel]}}
-}
 
 // sameDecision ignores what agents report all the time.
 func sameDecision(old, obj any) bool {
@@ -126,6 +130,15 @@ func sameDecision(old, obj any) bool {
 }
 
 func (a *Approver) reconcile(ctx context.Context, name cache.ObjectName) (time.Duration, error) {
+	goOn, surplusErr := a.removeSurplus(ctx, name.Name)
+	again, err := a.settleCached(ctx, name)
+	if goOn > 0 && (again == 0 || goOn < again) {
+		again = goOn
+	}
+	return again, errors.Join(err, surplusErr)
+}
+
+func (a *Approver) settleCached(ctx context.Context, name cache.ObjectName) (time.Duration, error) {
 	objects, err := a.options.CSRs.Informer().GetIndexer().ByIndex(requestsByCluster, name.Name)
 	if err != nil {
 		return 0, fmt.Errorf("finding the certificate requests of cluster %s: %w", name.Name, err)
@@ -234,11 +247,7 @@ func (a *Approver) settle(ctx context.Context, name string, requests []*certific
 	if record, err = a.keepAgents(ctx, record, requests); err != nil {
 		return 0, err
 	}
-	pending := slices.DeleteFunc(slices.Clone(requests), func(r *certificatesv1.CertificateSigningRequest) bool { return !isPending(r) })
-	// Whoever looks at them finds the same one to be the first.
-	slices.SortFunc(pending, func(x, y *certificatesv1.CertificateSigningRequest) int {
-		return cmp.Or(x.CreationTimestamp.Compare(y.CreationTimestamp.Time), cmp.Compare(x.Name, y.Name))
-	})
+	pending := a.considered(requests)
 	var again time.Duration
 	var errs []error
 	ignored := sets.New[types.UID]()

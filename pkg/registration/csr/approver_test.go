@@ -172,6 +172,14 @@ func TestApprover(t *testing.T) {
 		running.Wait()
 	})
 
+	t.Run("flood", func(t *testing.T) {
+		h.register(t, "victim", "system:bootstrap:abcdef")
+		h.flood(t)
+		own := h.ask(t, bootstrap, "victim", "agent1")
+		h.decide(t, "victim", true, time.Now())
+		h.issued(t, own, reasonAccepted)
+	})
+
 	t.Run("no rights beyond", func(t *testing.T) {
 		h.register(t, "rights", "system:bootstrap:abcdef")
 		h.decide(t, "rights", true, time.Now().Add(time.Hour))

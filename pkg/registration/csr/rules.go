@@ -96,6 +96,10 @@ type decision struct {
 
 // judge says what becomes of a pending request.
 func judge(in input) decision {
+	// Without a look at the request: others could have it parsed over and over again.
+	if requester := requesterOf(in.request); requester != "" && in.cluster != nil && requester != in.cluster.Name {
+		return decision{verdict: verdictIgnore, reason: reasonOtherAgent, message: fmt.Sprintf("%s may ask only for its own certificate", in.request.Spec.Username)}
+	}
 	agent, err := parse(in.request)
 	if err != nil {
 		return decision{verdict: verdictIgnore, reason: reasonInvalid, message: err.Error()}

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
+
+	"open-cluster-management.io/hub-apiserver/pkg/quota"
 )
 
 // Resource is a row of the table of everything served.
@@ -54,6 +56,14 @@ type Resource struct {
 	// can be read, listed and watched; every other verb is answered with 405, and
 	// their status is no subresource. What the server creates keeps its status.
 	ServerOwned bool
+
+	// Quota bounds what each namespace may hold of the resource, and Limits bounds each of
+	// its objects. Both are defaults, which flags change. A resource in namespaces that
+	// tenants or clusters may write needs a Quota.
+	Quota  quota.Limits
+	Limits quota.ObjectLimits
+	// Counter enforces the Quota; nil enforces none.
+	Counter *quota.Counter
 
 	// Stores hands stores out to whoever reads and writes them beside requests for
 	// them, by the name of their resource in storage: that of the resource itself by

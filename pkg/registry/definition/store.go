@@ -22,6 +22,7 @@ type REST struct {
 	shortNames, categories []string
 	// server stores what the server has made of an object.
 	server *genericregistry.Store
+	counted
 }
 
 var (
@@ -35,6 +36,16 @@ func (r *REST) ShortNames() []string { return r.shortNames }
 
 // Categories implements rest.CategoriesProvider.
 func (r *REST) Categories() []string { return r.categories }
+
+// Create implements rest.Creater.
+func (r *REST) Create(ctx context.Context, obj runtime.Object, admit rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	return r.countCreate(r.Store, ctx, obj, admit, options)
+}
+
+// Update implements rest.Updater; patches and server-side apply end here too.
+func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, admitCreate rest.ValidateObjectFunc, admitUpdate rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	return r.countUpdate(r.Store, ctx, name, objInfo, admitCreate, admitUpdate, forceAllowCreate, options)
+}
 
 // Rewrite replaces a stored object by what change makes of it, for a subresource
 // that decides itself what of an object may change. admit and options are those of
@@ -56,6 +67,7 @@ func (unconditional) Preconditions() *metav1.Preconditions { return nil }
 // statusREST serves the status subresource of a stored resource.
 type statusREST struct {
 	store *genericregistry.Store
+	counted
 }
 
 var (
@@ -77,7 +89,7 @@ func (s *statusREST) Get(ctx context.Context, name string, options *metav1.GetOp
 
 // Update implements rest.Updater. A status can be written only of an object that exists.
 func (s *statusREST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc, updateValidation rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	return s.store.Update(ctx, name, objInfo, createValidation, updateValidation, false, options)
+	return s.countUpdate(s.store, ctx, name, objInfo, createValidation, updateValidation, false, options)
 }
 
 // GetResetFields implements rest.ResetFieldsStrategy.
@@ -102,6 +114,7 @@ func (r *Resource) Storages(scheme *runtime.Scheme, codecs serializer.CodecFacto
 	if err != nil {
 		return nil, err
 	}
+	r.serveCounter(store)
 	for _, name := range slices.Sorted(maps.Keys(r.Stores)) {
 		kept := store
 		if name != r.Name {
@@ -115,15 +128,19 @@ func (r *Resource) Storages(scheme *runtime.Scheme, codecs serializer.CodecFacto
 				destroy()
 			}
 		}
-		r.Stores[name](newREST(kept, bound))
+		handed := r.newREST(kept, bound)
+		if kept != store {
+			handed.counter = nil
+		}
+		r.Stores[name](handed)
 	}
 
-	served := newREST(store, bound)
+	served := r.newREST(store, bound)
 	served.shortNames, served.categories = r.ShortNames, r.Categories
 	main := r.paths(served, bound)
 	// In a second group, short names and categories would make kubectl ask which of
 	// two resources is meant, and list every object twice.
-	other := r.paths(newREST(store, bound), bound)
+	other := r.paths(r.newREST(store, bound), bound)
 	out := map[schema.GroupVersion]map[string]rest.Storage{}
 	for _, version := range r.Versions {
 		if out[version] = main; version.Group != r.Group() {
@@ -152,10 +169,10 @@ func (r *Resource) store(bound strategies, storedBy schema.GroupResource, getter
 	return store, nil
 }
 
-func newREST(store *genericregistry.Store, bound strategies) *REST {
+func (r *Resource) newREST(store *genericregistry.Store, bound strategies) *REST {
 	server := new(*store)
 	server.UpdateStrategy = bound.server
-	return &REST{Store: store, server: server}
+	return &REST{Store: store, server: server, counted: counted{counter: r.Counter, parts: bound.parts}}
 }
 
 // paths are what serves the resource and what is below it.
@@ -171,7 +188,7 @@ func (r *Resource) paths(main *REST, bound strategies) map[string]rest.Storage {
 		statusStore := *main.Store
 		statusStore.UpdateStrategy = bound.status
 		statusStore.ResetFieldsStrategy = bound.status
-		out[r.Name+"/status"] = &statusREST{store: &statusStore}
+		out[r.Name+"/status"] = &statusREST{store: &statusStore, counted: main.counted}
 	}
 	for name, subresource := range r.Subresources {
 		out[r.Name+"/"+name] = subresource(main)

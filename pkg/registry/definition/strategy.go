@@ -14,6 +14,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage/names"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"open-cluster-management.io/hub-apiserver/pkg/quota"
 )
 
 // Strategy is the behaviour of a resource whose internal type is T. Only Spec and
@@ -85,6 +87,7 @@ type strategies struct {
 	}
 	server     rest.RESTUpdateStrategy
 	attributes func(runtime.Object) (labels.Set, fields.Set, error)
+	parts      func(runtime.Object) quota.Parts
 }
 
 func (s *Strategy[T]) hasStatus() bool { return s.Status != nil }
@@ -101,7 +104,21 @@ func (s *Strategy[T]) bind(r *Resource, scheme *runtime.Scheme) strategies {
 	main := &mainStrategy[T]{ObjectTyper: scheme, NameGenerator: names.SimpleNameGenerator, resource: r, s: s}
 	return strategies{
 		main: main, status: &statusStrategy[T]{mainStrategy: main}, server: &serverStrategy[T]{mainStrategy: main}, attributes: s.attributes(r),
+		parts: s.parts,
 	}
+}
+
+// parts are what the limits of objects bound.
+func (s *Strategy[T]) parts(obj runtime.Object) quota.Parts {
+	typed, ok := obj.(T)
+	if !ok {
+		return quota.Parts{}
+	}
+	var status any
+	if s.Status != nil {
+		status = s.Status(typed)
+	}
+	return quota.PartsOf(obj, s.Spec(typed), status)
 }
 
 func (s *Strategy[T]) attributes(r *Resource) func(runtime.Object) (labels.Set, fields.Set, error) {
@@ -169,14 +186,26 @@ func (m *mainStrategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime
 }
 
 func (m *mainStrategy[T]) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
+	// What is too large is not worth a closer look.
+	if errs := m.resource.Limits.Check(m.resource.Name, m.s.parts(obj), nil); len(errs) > 0 {
+		return errs
+	}
 	return m.s.Validate(obj.(T))
 }
 
 func (m *mainStrategy[T]) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
+	if errs := m.checkLimits(obj, old); len(errs) > 0 {
+		return errs
+	}
 	if m.s.ValidateUpdate == nil {
 		return m.s.Validate(obj.(T))
 	}
 	return m.s.ValidateUpdate(obj.(T), old.(T))
+}
+
+func (m *mainStrategy[T]) checkLimits(obj, old runtime.Object) field.ErrorList {
+	before := m.s.parts(old)
+	return m.resource.Limits.Check(m.resource.Name, m.s.parts(obj), &before)
 }
 
 func (m *mainStrategy[T]) WarningsOnCreate(_ context.Context, obj runtime.Object) []string {
@@ -226,6 +255,9 @@ func (s *statusStrategy[T]) PrepareForUpdate(ctx context.Context, obj, old runti
 }
 
 func (s *statusStrategy[T]) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
+	if errs := s.checkLimits(obj, old); len(errs) > 0 {
+		return errs
+	}
 	if s.s.ValidateStatusUpdate == nil {
 		return nil
 	}

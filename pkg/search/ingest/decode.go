@@ -54,12 +54,13 @@ func (e *FormatError) Unwrap() error { return e.Err }
 // The error is a *FormatError for what is not a report, wraps ErrTooLarge for one
 // that exceeds a limit, and otherwise wraps that of r.
 func Decode(r io.Reader, cluster string, hub, full bool, limits Limits) (*search.Report, *inventory.Response, error) {
-	return decode(r, cluster, hub, full, limits, func(int64) error { return nil })
+	report, response, _, err := decode(r, cluster, hub, full, limits, func(int64) error { return nil })
+	return report, response, err
 }
 
 // decode is Decode. It calls hold as the report grows, with about how many bytes of memory it takes by then, and ends
-// with the error of that.
-func decode(r io.Reader, cluster string, hub, full bool, limits Limits, hold func(bytes int64) error) (*search.Report, *inventory.Response, error) {
+// with the error of that. It returns how many bytes that are in the end.
+func decode(r io.Reader, cluster string, hub, full bool, limits Limits, hold func(bytes int64) error) (*search.Report, *inventory.Response, int64, error) {
 	limits = limits.withDefaults()
 	w := &window{r: bufio.NewReaderSize(r, readBytes), size: valueBytes, left: limits.BodyBytes}
 	// A map that is kept for every open object is neither needed nor cheap: the last of
@@ -76,13 +77,13 @@ func decode(r io.Reader, cluster string, hub, full bool, limits Limits, hold fun
 		list.errors = []inventory.SyncError{}
 	}
 	if err := d.body(); err != nil {
-		return nil, nil, err
+		return nil, nil, 0, err
 	}
 	d.settle()
 	return d.report, &inventory.Response{
 		AddErrors: d.add.list(), UpdateErrors: d.update.list(), DeleteErrors: d.delete.list(),
 		AddEdgeErrors: d.addEdge.list(), DeleteEdgeErrors: d.deleteEdge.list(),
-	}, nil
+	}, d.held, nil
 }
 
 // decoder reads one report.

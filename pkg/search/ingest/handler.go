@@ -44,6 +44,10 @@ type Config struct {
 
 	// Limits bound a single report.
 	Limits Limits
+	// ClusterResources bounds the resources that are stored of one cluster, 500,000 by default,
+	// and ClusterBytes about how much memory they take, 1 GiB by default.
+	ClusterResources int
+	ClusterBytes     int64
 	// Reports bounds the reports that are taken at a time, those of the hub apart; 25 by default.
 	Reports int
 	// LargeReports bounds how many reports of LargeBytes and more are taken at a time, the hub's included; 5 of 20 MB
@@ -70,6 +74,7 @@ type Handler struct {
 	config  Config
 	started time.Time
 	slots   *slots
+	usage   *usage
 	notify  chan struct{}
 
 	known  *cached[map[string]search.ClusterState]
@@ -86,6 +91,8 @@ func New(config Config) (*Handler, error) {
 		return nil, errors.New("reports need to know which clusters exist")
 	}
 	config.Limits = config.Limits.withDefaults()
+	orDefault(&config.ClusterResources, DefaultClusterResources)
+	orDefault(&config.ClusterBytes, DefaultClusterBytes)
 	orDefault(&config.Reports, 25)
 	orDefault(&config.LargeReports, 5)
 	orDefault(&config.LargeBytes, 20_000_000)
@@ -103,6 +110,7 @@ func New(config Config) (*Handler, error) {
 			maxReports: config.Reports, maxLarge: config.LargeReports, largeBytes: config.LargeBytes, maxHeld: config.LargeTotal,
 			busy: map[string]struct{}{},
 		},
+		usage:  &usage{resources: config.ClusterResources, bytes: config.ClusterBytes, clusters: map[string]used{}},
 		notify: make(chan struct{}, 1),
 	}
 	h.known = newCached(config.Clock, h.loadKnown)
@@ -157,7 +165,7 @@ func (h *Handler) sync(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	defer slot.release()
 
 	started := h.config.Clock.Now()
-	report, response, err := h.read(ctx, w, r, slot)
+	report, response, bytes, err := h.read(ctx, w, r, slot)
 	if err != nil {
 		return nil, readFailure(err)
 	}
@@ -171,7 +179,10 @@ func (h *Handler) sync(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		return nil, err
 	}
 	report.Time = h.config.Clock.Now()
-	applied, err := h.apply(ctx, report)
+	applied, err := h.apply(ctx, report, bytes)
+	if errors.Is(err, ErrTooLarge) {
+		return nil, readFailure(err)
+	}
 	if err != nil {
 		return nil, engineFailure(ctx, err)
 	}
@@ -191,11 +202,11 @@ func (h *Handler) sync(ctx context.Context, w http.ResponseWriter, r *http.Reque
 }
 
 // read decodes the body of a request.
-func (h *Handler) read(ctx context.Context, w http.ResponseWriter, r *http.Request, slot *slot) (*search.Report, *inventory.Response, error) {
+func (h *Handler) read(ctx context.Context, w http.ResponseWriter, r *http.Request, slot *slot) (*search.Report, *inventory.Response, int64, error) {
 	boundReads(ctx, w)
 	body, err := openBody(ctx, w, r, slot, h.config.LargeBytes, h.config.Limits.BodyBytes)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, 0, err
 	}
 	defer func() { bodyBytes.Observe(float64(body.bytes)) }()
 	full := r.Header.Get(inventory.OverwriteHeader) == "true"
@@ -204,7 +215,7 @@ func (h *Handler) read(ctx context.Context, w http.ResponseWriter, r *http.Reque
 
 // apply stores a report. It returns nil without an error for changes of something that
 // is not known for sure; nothing is stored then.
-func (h *Handler) apply(ctx context.Context, report *search.Report) (*search.Applied, error) {
+func (h *Handler) apply(ctx context.Context, report *search.Report, bytes int64) (*search.Applied, error) {
 	known, err := h.known.get(ctx)
 	if err != nil {
 		return nil, err
@@ -212,8 +223,14 @@ func (h *Handler) apply(ctx context.Context, report *search.Report) (*search.App
 	before, reported := known[report.Cluster]
 	// What was stored as the hub's is found by others than what was stored as a managed cluster's.
 	mistaken := reported && before.Hub != report.Hub
+	with, exceeded := h.usage.exceeded(report, bytes, before)
 	switch {
 	case !report.Full && (mistaken || before.Incomplete):
+		return nil, nil
+	case exceeded && report.Full:
+		return nil, h.usage.refusal(report.Cluster, with)
+	case exceeded:
+		// A full report says how much it really is.
 		return nil, nil
 	case mistaken:
 		if err := h.config.Engine.RemoveCluster(ctx, report.Cluster); err != nil {
@@ -227,6 +244,9 @@ func (h *Handler) apply(ctx context.Context, report *search.Report) (*search.App
 	}
 	if err != nil {
 		return nil, fmt.Errorf("storing a report of %s: %w", report.Cluster, err)
+	}
+	if applied != nil {
+		h.usage.set(report.Cluster, applied.Resources, with.bytes)
 	}
 	return applied, nil
 }

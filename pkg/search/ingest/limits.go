@@ -1,5 +1,12 @@
 package ingest
 
+const (
+	// DefaultClusterResources and DefaultClusterBytes bound what is stored of one cluster: ten
+	// times what a cluster of 500 nodes has.
+	DefaultClusterResources = 500_000
+	DefaultClusterBytes     = 1 << 30
+)
+
 // Limits bound what one report may hold. A field that is 0 means its default.
 type Limits struct {
 	// BodyBytes bounds the body, as sent and decompressed; 512 MiB by default.

@@ -141,7 +141,7 @@ func BenchmarkWorstReport(b *testing.B) {
 			var kept, most uint64
 			for b.Loop() {
 				most = max(most, peakOf(func() {
-					_, _, err := decode(newEndless(next), "c1", false, true, Limits{}, func(bytes int64) error {
+					_, _, _, err := decode(newEndless(next), "c1", false, true, Limits{}, func(bytes int64) error {
 						kept = max(kept, uint64(bytes))
 						return nil
 					})
@@ -174,7 +174,7 @@ func BenchmarkWorstReportsAtOnce(b *testing.B) {
 								return
 							}
 							defer slot.release()
-							_, _, err = decode(newEndless(next), "c1", false, true, Limits{}, func(bytes int64) error {
+							_, _, _, err = decode(newEndless(next), "c1", false, true, Limits{}, func(bytes int64) error {
 								err := slot.hold(bytes)
 								slot.slots.lock.Lock()
 								defer slot.slots.lock.Unlock()

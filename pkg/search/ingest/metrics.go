@@ -19,6 +19,12 @@ var (
 		Help:           "Inventory reports that were answered, by HTTP status code.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"code"})
+	overQuota = metrics.NewCounter(&metrics.CounterOpts{
+		Subsystem:      subsystem,
+		Name:           "search_quota_refusals_total",
+		Help:           "Inventory reports that were refused since the cluster would use more of search than it may.",
+		StabilityLevel: metrics.ALPHA,
+	})
 	inFlight = metrics.NewGauge(&metrics.GaugeOpts{
 		Subsystem:      subsystem,
 		Name:           "search_sync_requests_in_flight",
@@ -60,7 +66,7 @@ var (
 )
 
 func init() {
-	legacyregistry.MustRegister(requests, inFlight, bodyBytes, durationSeconds, resources, resyncs, removedClusters)
+	legacyregistry.MustRegister(requests, inFlight, bodyBytes, durationSeconds, resources, resyncs, removedClusters, overQuota)
 }
 
 func countAnswer(code int) { requests.WithLabelValues(strconv.Itoa(code)).Inc() }

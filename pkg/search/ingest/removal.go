@@ -142,6 +142,7 @@ func (h *Handler) remove(ctx context.Context, cluster string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("removing cluster %s: %w", cluster, err)
 	}
+	h.usage.forget(cluster)
 	removedClusters.Inc()
 	klog.FromContext(ctx).Info("removed what a cluster that is gone had reported", "cluster", cluster)
 	return true, nil

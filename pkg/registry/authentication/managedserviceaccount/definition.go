@@ -19,6 +19,7 @@ import (
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication/validation"
 	proxyv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/quota"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
 
@@ -52,6 +53,8 @@ func Definition(placement Placement, validator validation.Validator) definition.
 			ValidateUpdate:       validator.ValidateUpdate,
 			ValidateStatusUpdate: validator.ValidateStatusUpdate,
 		},
+		Quota:  quota.Limits{Objects: 2_000, Bytes: 8 << 20},
+		Limits: quota.ObjectLimits{SpecBytes: 64 << 10},
 		Columns: definition.Columns[*authentication.ManagedServiceAccount]{
 			{Name: "Ready", Description: "Whether a valid token is reported; in a namespace that is bound to sets of clusters, on how many of them.", Value: ready},
 			{Name: "Expires", Description: "Time until the token expires, the first one of several.", Value: func(a *authentication.ManagedServiceAccount) any {

@@ -17,6 +17,7 @@ import (
 	authenticationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication/validation"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/executor"
+	"open-cluster-management.io/hub-apiserver/pkg/quota"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
 
@@ -65,6 +66,9 @@ func Definition(o Options) definition.Resource {
 				return executor.Bind(ctx, o.Authorizer, b.Namespace, b.Spec.Ref.Name)
 			},
 		}.Wrap,
+		// Each check of an executor may read all bindings of a namespace.
+		Quota:  quota.Limits{Objects: 1_000, Bytes: 4 << 20},
+		Limits: quota.ObjectLimits{SpecBytes: 64 << 10},
 		Columns: definition.Columns[*authentication.ManagedServiceAccountBinding]{
 			{Name: "Account", Description: "The ManagedServiceAccount that works may act as.", Value: func(b *authentication.ManagedServiceAccountBinding) any {
 				return b.Spec.Ref.Name

@@ -15,6 +15,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster/validation"
+	"open-cluster-management.io/hub-apiserver/pkg/quota"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
 
@@ -77,6 +78,7 @@ func Definition(o Options) definition.Resource {
 			}
 			return wrapped
 		},
+		Limits: quota.ObjectLimits{AnnotationBytes: 128 << 10},
 		Columns: definition.Columns[*cluster.ManagedCluster]{
 			{Name: "Hub Accepted", Description: "Whether the hub accepts the cluster.", Value: func(c *cluster.ManagedCluster) any {
 				return strconv.FormatBool(c.Spec.HubAcceptsClient)

@@ -13,6 +13,7 @@ import (
 	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster/validation"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/clusterset"
+	"open-cluster-management.io/hub-apiserver/pkg/quota"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
 
@@ -38,6 +39,7 @@ func Definition(authz authorizer.Authorizer) definition.Resource {
 				return clusterset.Bind(ctx, authz, b.Spec.ClusterSet)
 			},
 		}.Wrap,
+		Quota: quota.Limits{Objects: 1_000, Bytes: 4 << 20},
 		Columns: definition.Columns[*cluster.ManagedClusterSetBinding]{
 			definition.ConditionColumn("Bound", "Whether the set exists.", clusterv1beta2.ConditionBound,
 				func(b *cluster.ManagedClusterSetBinding) []metav1.Condition { return b.Status.Conditions }),

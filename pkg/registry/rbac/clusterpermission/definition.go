@@ -21,6 +21,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/validation"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/escalation"
+	"open-cluster-management.io/hub-apiserver/pkg/quota"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
 )
@@ -65,6 +66,8 @@ func Definition(o Options) definition.Resource {
 				Name: "approval", Part: func(c *rbac.ClusterPermission) any { return &c.Status.Approval },
 			},
 		},
+		Quota:  quota.Limits{Objects: 2_000, Bytes: 16 << 20},
+		Limits: quota.ObjectLimits{SpecBytes: 512 << 10},
 		Columns: definition.Columns[*rbac.ClusterPermission]{
 			definition.ConditionColumn("Applied", "Whether everything delivered is applied on the managed cluster.",
 				rbacv1alpha1.ConditionAppliedRBACManifestWork, func(c *rbac.ClusterPermission) []metav1.Condition { return c.Status.Conditions }),

@@ -14,6 +14,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/work/validation"
+	"open-cluster-management.io/hub-apiserver/pkg/quota"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
 
@@ -64,7 +65,10 @@ func Definition(o Options) definition.Resource {
 				"spec.executor.subject.serviceAccount.name":      func(w *work.ManifestWork) string { return executor(w).Name },
 			},
 		},
-		Wrap: judged(o.Executors).Wrap,
+		Quota: quota.Limits{Objects: 10_000, Bytes: 64 << 20},
+		// The manifests have a limit of their own. A status has up to a kilobyte for each.
+		Limits: quota.ObjectLimits{SpecBytes: max(o.LimitBytes, 0) + 512<<10, StatusBytes: 1 << 20, StatusItems: 20_000},
+		Wrap:   judged(o.Executors).Wrap,
 		Columns: definition.Columns[*work.ManifestWork]{
 			definition.ConditionColumn("Applied", "Whether every manifest is applied on the managed cluster.", workv1.WorkApplied, conditions),
 			definition.ConditionColumn("Available", "Whether every applied object exists on the managed cluster.", workv1.WorkAvailable, conditions),

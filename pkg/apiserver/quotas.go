@@ -1,0 +1,112 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"open-cluster-management.io/hub-apiserver/pkg/quota"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
+)
+
+// Quotas are the limits that flags set, in place of those of the rows of the table.
+type Quotas struct {
+	// Objects and Bytes bound what a namespace holds of a resource, by the name of the
+	// resource; 0 is no bound.
+	Objects, Bytes map[string]string
+	// ObjectLimits bound single objects, by <limit> for all resources or
+	// <resource>.<limit> for one of them.
+	ObjectLimits map[string]string
+}
+
+// Validate returns what is wrong with the quotas.
+func (q *Quotas) Validate() []error {
+	rows := map[string]definition.Resource{}
+	for _, row := range Resources(Dependencies{}) {
+		rows[row.Name] = row
+	}
+	var errs []error
+	for flag, values := range map[string]map[string]string{"--namespace-quota-objects": q.Objects, "--namespace-quota-bytes": q.Bytes} {
+		for _, name := range slices.Sorted(maps.Keys(values)) {
+			if row, known := rows[name]; !known || row.Quota == (quota.Limits{}) {
+				errs = append(errs, fmt.Errorf("%s: %q is no resource that has a quota: there are %s", flag, name, strings.Join(QuotaResources(), ", ")))
+			}
+			if _, err := quota.Parse(values[name]); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %s: %w", flag, name, err))
+			}
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(q.ObjectLimits)) {
+		name, limit, of := strings.Cut(key, ".")
+		if !of {
+			limit = key
+		} else if _, known := rows[name]; !known {
+			errs = append(errs, fmt.Errorf("--object-limits: %q is no resource", name))
+		}
+		if err := new(quota.ObjectLimits).Set(limit, q.ObjectLimits[key]); err != nil {
+			errs = append(errs, fmt.Errorf("--object-limits: %s: %w", key, err))
+		}
+	}
+	return errs
+}
+
+// QuotaResources returns the resources that have a quota, in order.
+func QuotaResources() []string {
+	var names []string
+	for _, row := range Resources(Dependencies{}) {
+		if row.Quota != (quota.Limits{}) {
+			names = append(names, row.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// apply gives a row its limits, and a counter of what there is. What Validate refuses is
+// left out of account.
+func (q *Quotas) apply(row *definition.Resource) {
+	row.Limits = row.Limits.OrDefault()
+	if q == nil {
+		return
+	}
+	for _, prefix := range []string{"", row.Name + "."} {
+		for key, value := range q.ObjectLimits {
+			if limit, ours := strings.CutPrefix(key, prefix); ours {
+				_ = row.Limits.Set(limit, value)
+			}
+		}
+	}
+	if row.Quota == (quota.Limits{}) {
+		return
+	}
+	if limit, err := quota.Parse(q.Objects[row.Name]); err == nil {
+		row.Quota.Objects = limit
+	}
+	if limit, err := quota.Parse(q.Bytes[row.Name]); err == nil {
+		row.Quota.Bytes = limit
+	}
+	row.Counter = quota.NewCounter(row.GroupResource(), row.Quota)
+}
+
+// countersOf returns the counters of rows.
+func countersOf(rows []definition.Resource) []*quota.Counter {
+	var counters []*quota.Counter
+	for _, row := range rows {
+		if row.Counter != nil {
+			counters = append(counters, row.Counter)
+		}
+	}
+	return counters
+}
+
+// count counts what is stored until ctx ends.
+func (s *Server) count(ctx context.Context) {
+	var running sync.WaitGroup
+	for _, counter := range s.counters {
+		running.Go(func() { counter.Run(ctx) })
+	}
+	running.Wait()
+}

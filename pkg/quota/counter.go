@@ -1,0 +1,355 @@
+package quota
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/refusal"
+)
+
+const (
+	// syncPatience is how long a write waits for the first complete view of what is stored.
+	syncPatience = 10 * time.Second
+	syncPoll     = 20 * time.Millisecond
+	// reserveDivisor is the part of a limit that is kept for writes in reserve.
+	reserveDivisor = 4
+)
+
+// Counter counts what each namespace holds of one resource, and refuses writes beyond
+// its limits. It is safe for concurrent use.
+type Counter struct {
+	resource schema.GroupResource
+	limits   Limits
+
+	mu      sync.Mutex
+	source  cache.ListerWatcher
+	example runtime.Object
+	synced  bool
+	// revision is the last one that the watch has shown.
+	revision   uint64
+	namespaces map[string]*usage
+}
+
+// usage is what one namespace holds.
+type usage struct {
+	objects map[string]entry
+	bytes   int64
+	// pendingObjects and pendingBytes are what writes under way will add.
+	pendingObjects, pendingBytes int64
+}
+
+type entry struct {
+	bytes    int64
+	revision uint64
+}
+
+// NewCounter returns a Counter. It admits everything until Serve is called.
+func NewCounter(resource schema.GroupResource, limits Limits) *Counter {
+	c := &Counter{resource: resource, limits: limits, namespaces: map[string]*usage{}}
+	collected.add(c)
+	return c
+}
+
+// Serve gives the Counter the store that it counts, before Run.
+func (c *Counter) Serve(source cache.ListerWatcher, example runtime.Object) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.source, c.example = source, example
+}
+
+// Run counts what is stored until ctx ends. Without a store it returns at once.
+func (c *Counter) Run(ctx context.Context) {
+	c.mu.Lock()
+	source, example := c.source, c.example
+	c.mu.Unlock()
+	if source == nil {
+		return
+	}
+	cache.NewReflectorWithOptions(source, example, (*watched)(c), cache.ReflectorOptions{
+		Name: "quota of " + c.resource.String(),
+	}).RunWithContext(ctx)
+}
+
+// Synced reports whether the Counter has a complete view of what is stored.
+func (c *Counter) Synced() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.synced || c.source == nil
+}
+
+// Write is a write that is about to be made.
+type Write struct {
+	Namespace, Name string
+	// Before is the size of the stored object and After that of the new one. Before is 0
+	// for a new object.
+	Before, After int64
+	// Creates is true for a new object.
+	Creates bool
+	// Reserve lets the write use a quarter more than the limits: upkeep, and what the
+	// server writes itself.
+	Reserve bool
+	// Upkeep is true if neither the spec nor the labels nor the annotations change.
+	Upkeep bool
+}
+
+// Hold is what one write of a store has reserved. The zero value has reserved nothing.
+type Hold struct {
+	counter *Counter
+	held    *Write
+}
+
+// Hold returns a Hold for one write.
+func (c *Counter) Hold() *Hold { return &Hold{counter: c} }
+
+// Take reserves what a write adds, in place of what the Hold has reserved before: a store
+// may try a write several times. It returns 403 if a limit does not allow the write.
+func (h *Hold) Take(ctx context.Context, w Write) error {
+	c := h.counter
+	if err := c.waitUntilSynced(ctx); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h.releaseLocked()
+	if c.source == nil {
+		return nil
+	}
+	u := c.usageLocked(w.Namespace)
+	if err := c.judge(u, w); err != nil {
+		c.forgetLocked(w.Namespace)
+		return err
+	}
+	h.held = &w
+	if w.Creates {
+		u.pendingObjects++
+	}
+	u.pendingBytes += w.growth()
+	return nil
+}
+
+// growth is what a write adds. What it takes away is not anticipated: it may fail.
+func (w Write) growth() int64 { return max(0, w.After-w.Before) }
+
+// Settle ends a write. stored is the object as it is stored now, or nil if the write has
+// failed, was a dry run, or has deleted the object.
+func (h *Hold) Settle(stored runtime.Object, size int64) {
+	c := h.counter
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h.releaseLocked()
+	if stored != nil && c.source != nil {
+		c.storedLocked(stored, size)
+	}
+}
+
+func (h *Hold) releaseLocked() {
+	w := h.held
+	if w == nil {
+		return
+	}
+	h.held = nil
+	u := h.counter.usageLocked(w.Namespace)
+	if w.Creates {
+		u.pendingObjects--
+	}
+	u.pendingBytes -= w.growth()
+	h.counter.forgetLocked(w.Namespace)
+}
+
+// judge decides about a write by what is stored and what is being written.
+func (c *Counter) judge(u *usage, w Write) error {
+	objects, bytes := int64(len(u.objects))+u.pendingObjects, u.bytes+u.pendingBytes
+	if limit := c.limits.Objects; limit > 0 && w.Creates && objects+1 > limit+w.reserve(limit) {
+		return c.refuse(w, "objects", objects, limit, "--namespace-quota-objects")
+	}
+	limit := c.limits.Bytes
+	if limit == 0 || w.growth() == 0 || bytes+w.growth() <= limit+w.reserve(limit) {
+		return nil
+	}
+	// As long as the number of objects is within its limit, objects of that size never
+	// exceed the other one. So small objects keep their status in a full namespace.
+	if w.Upkeep && c.limits.Objects > 0 && w.After <= limit/c.limits.Objects {
+		return nil
+	}
+	return c.refuse(w, "bytes", bytes, limit, "--namespace-quota-bytes")
+}
+
+func (w Write) reserve(limit int64) int64 {
+	if w.Reserve {
+		return limit / reserveDivisor
+	}
+	return 0
+}
+
+func (c *Counter) refuse(w Write, what string, used, limit int64, flag string) error {
+	refusals.WithLabelValues(c.resource.Resource, what).Inc()
+	adds := "1"
+	if what == "bytes" {
+		adds = strconv.FormatInt(w.growth(), 10)
+	}
+	err := apierrors.NewForbidden(c.resource, w.Name, fmt.Errorf(
+		"exceeded quota of namespace %q: %s of %s: used %d, requested %s, limited to %d: delete some, or ask an administrator to raise the limit (%s=%s=%d)",
+		w.Namespace, what, c.resource.Resource, used, adds, limit, flag, c.resource.Resource, limit))
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
+		Type: refusal.QuotaExceeded, Message: fmt.Sprintf("%s of %s: used %d, limited to %d", what, c.resource.Resource, used, limit),
+	}}
+	return err
+}
+
+func (c *Counter) waitUntilSynced(ctx context.Context) error {
+	if c.Synced() {
+		return nil
+	}
+	err := wait.PollUntilContextTimeout(ctx, syncPoll, syncPatience, true, func(context.Context) (bool, error) { return c.Synced(), nil })
+	if err != nil {
+		return apierrors.NewServiceUnavailable("the quota of " + c.resource.String() + " is not known yet")
+	}
+	return nil
+}
+
+// Deleted forgets an object that this process has deleted, before the watch shows it.
+func (c *Counter) Deleted(obj runtime.Object) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.deleteLocked(obj)
+}
+
+func (c *Counter) usageLocked(namespace string) *usage {
+	u := c.namespaces[namespace]
+	if u == nil {
+		u = &usage{objects: map[string]entry{}}
+		c.namespaces[namespace] = u
+	}
+	return u
+}
+
+func (c *Counter) forgetLocked(namespace string) {
+	if u := c.namespaces[namespace]; u != nil && len(u.objects) == 0 && u.pendingObjects == 0 && u.pendingBytes == 0 {
+		delete(c.namespaces, namespace)
+	}
+}
+
+// storedLocked counts an object that this process has written. The watch has the last
+// word: what it has shown already is not changed back.
+func (c *Counter) storedLocked(obj runtime.Object, size int64) {
+	namespace, name, revision, ok := identify(obj)
+	if ok && revision > c.revision {
+		c.putLocked(namespace, name, entry{bytes: size, revision: revision})
+	}
+}
+
+func (c *Counter) putLocked(namespace, name string, e entry) {
+	u := c.usageLocked(namespace)
+	before, known := u.objects[name]
+	if known && before.revision > e.revision {
+		return
+	}
+	u.bytes += e.bytes - before.bytes
+	u.objects[name] = e
+}
+
+func (c *Counter) deleteLocked(obj runtime.Object) {
+	namespace, name, revision, ok := identify(obj)
+	u := c.namespaces[namespace]
+	if !ok || u == nil {
+		return
+	}
+	if before, known := u.objects[name]; known && before.revision <= revision {
+		u.bytes -= before.bytes
+		delete(u.objects, name)
+	}
+	c.forgetLocked(namespace)
+}
+
+func identify(obj any) (namespace, name string, revision uint64, ok bool) {
+	accessor, err := meta.Accessor(obj)
+	if err != nil {
+		return "", "", 0, false
+	}
+	revision, err = strconv.ParseUint(accessor.GetResourceVersion(), 10, 64)
+	return accessor.GetNamespace(), accessor.GetName(), revision, err == nil
+}
+
+// watched is a Counter as the target of a watch.
+type watched Counter
+
+var _ cache.ReflectorStore = &watched{}
+
+// Add implements cache.ReflectorStore.
+func (w *watched) Add(obj any) error { return w.Update(obj) }
+
+// Update implements cache.ReflectorStore.
+func (w *watched) Update(obj any) error {
+	c, size := (*Counter)(w), Size(obj)
+	namespace, name, revision, ok := identify(obj)
+	if !ok {
+		return fmt.Errorf("a %T has no revision", obj)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.putLocked(namespace, name, entry{bytes: size, revision: revision})
+	c.revision = max(c.revision, revision)
+	return nil
+}
+
+// Delete implements cache.ReflectorStore.
+func (w *watched) Delete(obj any) error {
+	c := (*Counter)(w)
+	deleted, ok := obj.(runtime.Object)
+	if !ok {
+		return fmt.Errorf("a %T is no object", obj)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.deleteLocked(deleted)
+	if _, _, revision, ok := identify(obj); ok {
+		c.revision = max(c.revision, revision)
+	}
+	return nil
+}
+
+// Replace implements cache.ReflectorStore. What this process has written since the list
+// was made is kept.
+func (w *watched) Replace(list []any, version string) error {
+	c := (*Counter)(w)
+	revision, err := strconv.ParseUint(version, 10, 64)
+	if err != nil {
+		return fmt.Errorf("revision of a list: %w", err)
+	}
+	sizes := make([]int64, len(list))
+	for i, obj := range list {
+		sizes[i] = Size(obj)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for namespace, u := range c.namespaces {
+		for name, e := range u.objects {
+			if e.revision <= revision {
+				u.bytes -= e.bytes
+				delete(u.objects, name)
+			}
+		}
+		c.forgetLocked(namespace)
+	}
+	for i, obj := range list {
+		if namespace, name, revision, ok := identify(obj); ok {
+			c.putLocked(namespace, name, entry{bytes: sizes[i], revision: revision})
+		}
+	}
+	c.revision, c.synced = revision, true
+	return nil
+}
+
+// Resync implements cache.ReflectorStore.
+func (w *watched) Resync() error { return nil }

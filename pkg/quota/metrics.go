@@ -1,0 +1,94 @@
+package quota
+
+import (
+	"sync"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+)
+
+// nearPercent is from how much of a limit on a namespace is near it.
+const nearPercent = 80
+
+var (
+	refusals = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem: "hub_apiserver", Name: "quota_refusals_total", StabilityLevel: metrics.ALPHA,
+		Help: "Writes that a quota or a limit of objects has refused, by resource and limit.",
+	}, []string{"resource", "limit"})
+
+	limitDesc = metrics.NewDesc("hub_apiserver_quota_limit",
+		"What a namespace may hold of a resource, by resource and limit (objects or bytes).", []string{"resource", "limit"}, nil, metrics.ALPHA, "")
+	usedDesc = metrics.NewDesc("hub_apiserver_quota_used_max",
+		"What the namespace that uses most of a limit holds, by resource and limit (objects or bytes).", []string{"resource", "limit"}, nil, metrics.ALPHA, "")
+	nearDesc = metrics.NewDesc("hub_apiserver_quota_namespaces_near_limit",
+		"Namespaces that use 80 % or more of a limit, by resource and limit (objects or bytes).", []string{"resource", "limit"}, nil, metrics.ALPHA, "")
+
+	collected = &collector{counters: map[string]*Counter{}}
+)
+
+func init() {
+	legacyregistry.MustRegister(refusals)
+	legacyregistry.CustomMustRegister(collected)
+}
+
+// collector reports on the Counters of this process. One series for each namespace would
+// be thousands on a large hub.
+type collector struct {
+	metrics.BaseStableCollector
+
+	mu       sync.Mutex
+	counters map[string]*Counter
+}
+
+func (c *collector) add(counter *Counter) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.counters[counter.resource.String()] = counter
+}
+
+// DescribeWithStability implements metrics.StableCollector.
+func (c *collector) DescribeWithStability(ch chan<- *metrics.Desc) {
+	ch <- limitDesc
+	ch <- usedDesc
+	ch <- nearDesc
+}
+
+// CollectWithStability implements metrics.StableCollector.
+func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, counter := range c.counters {
+		counter.collect(ch)
+	}
+}
+
+func (c *Counter) collect(ch chan<- metrics.Metric) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.source == nil {
+		return
+	}
+	for _, of := range []struct {
+		name  string
+		limit int64
+		used  func(*usage) int64
+	}{
+		{"objects", c.limits.Objects, func(u *usage) int64 { return int64(len(u.objects)) }},
+		{"bytes", c.limits.Bytes, func(u *usage) int64 { return u.bytes }},
+	} {
+		var most, near int64
+		for _, u := range c.namespaces {
+			used := of.used(u)
+			most = max(most, used)
+			if of.limit > 0 && used >= of.limit/100*nearPercent {
+				near++
+			}
+		}
+		gauge := func(desc *metrics.Desc, value int64) {
+			ch <- metrics.NewLazyConstMetric(desc, metrics.GaugeValue, float64(value), c.resource.Resource, of.name)
+		}
+		gauge(limitDesc, of.limit)
+		gauge(usedDesc, most)
+		gauge(nearDesc, near)
+	}
+}

@@ -1,0 +1,119 @@
+package quota
+
+import (
+	"reflect"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	// scalarBytes is about what a number, a boolean or a time takes in JSON, punctuation included.
+	scalarBytes = 12
+	// quotingBytes is what quotes and a comma take.
+	quotingBytes = 3
+)
+
+// Size returns about how many bytes the JSON of a value has. It reads the value and
+// encodes nothing, so that large objects cost no more than small ones that have as many
+// fields. Escapes and the case of field names are left out of account.
+func Size(value any) int64 { return measure(value).bytes }
+
+// Items returns how many elements all lists and maps in a value have together.
+func Items(value any) int64 { return measure(value).items }
+
+type measurement struct{ bytes, items int64 }
+
+func measure(value any) measurement {
+	var m measurement
+	m.add(reflect.ValueOf(value))
+	return m
+}
+
+var (
+	timeType     = reflect.TypeFor[time.Time]()
+	quantityType = reflect.TypeFor[resource.Quantity]()
+	fieldsType   = reflect.TypeFor[metav1.FieldsV1]()
+)
+
+func (m *measurement) add(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if !v.IsNil() {
+			m.add(v.Elem())
+		}
+	case reflect.String:
+		m.bytes += int64(v.Len()) + quotingBytes
+	case reflect.Slice, reflect.Array:
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			m.bytes += int64(v.Len()) + quotingBytes
+			return
+		}
+		m.items += int64(v.Len())
+		for i := range v.Len() {
+			m.add(v.Index(i))
+			m.bytes++
+		}
+	case reflect.Map:
+		m.items += int64(v.Len())
+		for entries := v.MapRange(); entries.Next(); {
+			m.add(entries.Key())
+			m.add(entries.Value())
+		}
+	case reflect.Struct:
+		m.addStruct(v)
+	case reflect.Invalid, reflect.Chan, reflect.Func, reflect.UnsafePointer:
+	default:
+		m.bytes += scalarBytes
+	}
+}
+
+func (m *measurement) addStruct(v reflect.Value) {
+	switch v.Type() {
+	case timeType, quantityType:
+		m.bytes += 2 * scalarBytes
+		return
+	case fieldsType:
+		if fields, ok := v.Interface().(metav1.FieldsV1); ok {
+			m.bytes += int64(len(fields.GetRawString()))
+		}
+		return
+	}
+	for _, f := range fieldsOf(v.Type()) {
+		// What is empty is left out of the JSON.
+		if field := v.Field(f.index); !field.IsZero() {
+			m.bytes += f.bytes
+			m.add(field)
+		}
+	}
+}
+
+// structField is an exported field of a struct and the size of its key.
+type structField struct {
+	index int
+	bytes int64
+}
+
+var structFields sync.Map // reflect.Type → []structField
+
+func fieldsOf(t reflect.Type) []structField {
+	if known, ok := structFields.Load(t); ok {
+		return known.([]structField)
+	}
+	var fields []structField
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if !f.IsExported() {
+			continue
+		}
+		of := structField{index: i}
+		if !f.Anonymous {
+			of.bytes = int64(len(f.Name)) + quotingBytes + 1
+		}
+		fields = append(fields, of)
+	}
+	structFields.Store(t, fields)
+	return fields
+}

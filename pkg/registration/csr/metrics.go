@@ -1,0 +1,17 @@
+package csr
+
+import (
+	"sync"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+)
+
+var (
+	removedRequests = metrics.NewCounter(&metrics.CounterOpts{
+		Subsystem: "hub_apiserver", Name: "registration_removed_requests_total", StabilityLevel: metrics.ALPHA,
+		Help: "Certificate requests of agents that were removed, since their cluster had more than it may have.",
+	})
+
+	registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(removedRequests) })
+)

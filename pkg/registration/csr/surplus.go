@@ -1,0 +1,151 @@
+package csr
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+)
+
+const (
+	// DefaultMaxRequests is how many requests the agents of a cluster may have on the hub. The
+	// hub keeps decided ones for an hour; an agent makes one in weeks.
+	DefaultMaxRequests = 100
+
+	// removalsAtOnce and removalPause bound how fast surplus requests are removed, so that
+	// these removals do not hold up other requests to the hub.
+	removalsAtOnce = 50
+	removalPause   = time.Second
+
+	// maxCachedBytes is the size from which on a request is not kept in memory. One of an agent
+	// has about 2 KiB.
+	maxCachedBytes = 32 << 10
+
+	// requestsByRequester indexes requests by the cluster whose agent has made them, whatever
+	// cluster they are labelled with.
+	requestsByRequester = "registration-requests-by-requester"
+)
+
+// Small replaces a request that is too large for one of an agent by one of the same name
+// that says nothing, which is left alone. It is for the cache of requests.
+func Small(obj any) any {
+	request, ok := obj.(*certificatesv1.CertificateSigningRequest)
+	if !ok || sizeOf(request) <= maxCachedBytes {
+		return obj
+	}
+	return &certificatesv1.CertificateSigningRequest{
+		TypeMeta: request.TypeMeta,
+		ObjectMeta: metav1.ObjectMeta{
+			Name: request.Name, UID: request.UID, ResourceVersion: request.ResourceVersion, CreationTimestamp: request.CreationTimestamp,
+			Labels: map[string]string{clusterv1.ClusterNameLabel: request.Labels[clusterv1.ClusterNameLabel]},
+		},
+		Spec: certificatesv1.CertificateSigningRequestSpec{Username: request.Spec.Username, SignerName: request.Spec.SignerName},
+	}
+}
+
+func sizeOf(request *certificatesv1.CertificateSigningRequest) int {
+	sum := len(request.Spec.Request) + len(request.Status.Certificate)
+	for _, texts := range []map[string]string{request.Labels, request.Annotations} {
+		for key, value := range texts {
+			sum += len(key) + len(value)
+		}
+	}
+	for _, values := range request.Spec.Extra {
+		for _, value := range values {
+			sum += len(value)
+		}
+	}
+	for _, condition := range request.Status.Conditions {
+		sum += len(condition.Message)
+	}
+	return sum
+}
+
+// requesterOf returns the cluster whose agent has made a request; empty if it was none.
+func requesterOf(request *certificatesv1.CertificateSigningRequest) string {
+	agent, err := parseUsername(request.Spec.Username)
+	if err != nil {
+		return ""
+	}
+	return agent.cluster
+}
+
+// removeSurplus removes the oldest requests of a cluster's agents beyond the limit, whatever
+// cluster they are labelled with, and returns when to go on.
+func (a *Approver) removeSurplus(ctx context.Context, cluster string) (time.Duration, error) {
+	objects, err := a.options.CSRs.Informer().GetIndexer().ByIndex(requestsByRequester, cluster)
+	if err != nil {
+		return 0, fmt.Errorf("finding the certificate requests of the agents of cluster %s: %w", cluster, err)
+	}
+	surplus := len(objects) - a.options.MaxRequests
+	if surplus <= 0 {
+		return 0, nil
+	}
+	requests := make([]*certificatesv1.CertificateSigningRequest, 0, len(objects))
+	for _, object := range objects {
+		if request, ok := object.(*certificatesv1.CertificateSigningRequest); ok {
+			requests = append(requests, request)
+		}
+	}
+	slices.SortFunc(requests, byAge)
+	klog.FromContext(ctx).Info("removing the oldest certificate requests of a cluster that has more than it may have",
+		"cluster", cluster, "requests", len(requests), "limit", a.options.MaxRequests)
+	for _, request := range requests[:min(surplus, removalsAtOnce, len(requests))] {
+		// The server may not delete a request by its name, only those with a label.
+		err := a.options.Hub.CertificatesV1().CertificateSigningRequests().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{
+			LabelSelector: labels.Set{clusterv1.ClusterNameLabel: request.Labels[clusterv1.ClusterNameLabel]}.String(),
+			FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, request.Name).String(),
+		})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return 0, fmt.Errorf("removing certificate request %s: %w", request.Name, err)
+		}
+		removedRequests.Inc()
+	}
+	if surplus > removalsAtOnce {
+		return removalPause, nil
+	}
+	return 0, nil
+}
+
+// byAge orders requests, oldest first. Whoever looks at them finds the same order.
+func byAge(x, y *certificatesv1.CertificateSigningRequest) int {
+	return cmp.Or(x.CreationTimestamp.Compare(y.CreationTimestamp.Time), cmp.Compare(x.Name, y.Name))
+}
+
+// considered returns the oldest pending requests that each requester has for a cluster, up to
+// the limit, in order. Without it, who floods a cluster with requests would have all of them
+// parsed whenever one changes.
+func (a *Approver) considered(requests []*certificatesv1.CertificateSigningRequest) []*certificatesv1.CertificateSigningRequest {
+	pending := slices.DeleteFunc(slices.Clone(requests), func(r *certificatesv1.CertificateSigningRequest) bool { return !isPending(r) })
+	slices.SortFunc(pending, byAge)
+	each := map[string]int{}
+	return slices.DeleteFunc(pending, func(r *certificatesv1.CertificateSigningRequest) bool {
+		each[r.Spec.Username]++
+		return each[r.Spec.Username] > a.options.MaxRequests
+	})
+}
+
+// clustersOf are the clusters that a request concerns: the one that it is labelled with, and
+// the one whose agent has made it.
+func clustersOf(obj any) []cache.ObjectName {
+	request, ok := obj.(*certificatesv1.CertificateSigningRequest)
+	if !ok || request.Labels[clusterv1.ClusterNameLabel] == "" {
+		return nil
+	}
+	names := []cache.ObjectName{{Name: request.Labels[clusterv1.ClusterNameLabel]}}
+	if requester := requesterOf(request); requester != "" && requester != names[0].Name {
+		names = append(names, cache.ObjectName{Name: requester})
+	}
+	return names
+}

@@ -1,0 +1,170 @@
+package definition
+
+import (
+	"context"
+	"maps"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/util/dryrun"
+	"k8s.io/client-go/tools/cache"
+
+	"open-cluster-management.io/hub-apiserver/pkg/quota"
+)
+
+// counted makes writes of a store within a quota. Deletions, and updates of objects that
+// are being deleted, are made whatever the quota says.
+type counted struct {
+	// counter is nil for a resource without a quota.
+	counter *quota.Counter
+	parts   func(runtime.Object) quota.Parts
+}
+
+func (c counted) countCreate(store *genericregistry.Store, ctx context.Context, obj runtime.Object, admit rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	if c.counter == nil {
+		return store.Create(ctx, obj, admit, options)
+	}
+	hold := c.counter.Hold()
+	created, err := store.Create(ctx, obj, c.admitCreate(hold, admit), options)
+	c.settle(hold, created, err, dryrun.IsDryRun(options.DryRun))
+	return created, err
+}
+
+func (c counted) countUpdate(store *genericregistry.Store, ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, admitCreate rest.ValidateObjectFunc, admitUpdate rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	if c.counter == nil {
+		return store.Update(ctx, name, objInfo, admitCreate, admitUpdate, forceAllowCreate, options)
+	}
+	hold := c.counter.Hold()
+	updated, created, err := store.Update(ctx, name, objInfo, c.admitCreate(hold, admitCreate), c.admitUpdate(hold, admitUpdate), forceAllowCreate, options)
+	c.settle(hold, updated, err, dryrun.IsDryRun(options.DryRun))
+	return updated, created, err
+}
+
+// admitCreate reserves a new object after everything else has admitted it.
+func (c counted) admitCreate(hold *quota.Hold, admit rest.ValidateObjectFunc) rest.ValidateObjectFunc {
+	return func(ctx context.Context, obj runtime.Object) error {
+		if admit != nil {
+			if err := admit(ctx, obj); err != nil {
+				return err
+			}
+		}
+		meta := c.parts(obj).Meta
+		return hold.Take(ctx, quota.Write{
+			Namespace: meta.GetNamespace(), Name: meta.GetName(), After: quota.Size(obj), Creates: true, Reserve: serverItself(ctx),
+		})
+	}
+}
+
+// admitUpdate reserves the growth of an object after everything else has admitted it.
+func (c counted) admitUpdate(hold *quota.Hold, admit rest.ValidateObjectUpdateFunc) rest.ValidateObjectUpdateFunc {
+	return func(ctx context.Context, obj, old runtime.Object) error {
+		if admit != nil {
+			if err := admit(ctx, obj, old); err != nil {
+				return err
+			}
+		}
+		now, before := c.parts(obj), c.parts(old)
+		if now.Meta.GetDeletionTimestamp() != nil {
+			return nil
+		}
+		w := quota.Write{Namespace: now.Meta.GetNamespace(), Name: now.Meta.GetName(), Before: quota.Size(old), After: quota.Size(obj)}
+		if w.After > w.Before {
+			w.Upkeep = upkeep(now, before)
+			w.Reserve = w.Upkeep || serverItself(ctx)
+		}
+		return hold.Take(ctx, w)
+	}
+}
+
+func (c counted) settle(hold *quota.Hold, stored runtime.Object, err error, dryRun bool) {
+	if err != nil || dryRun || stored == nil {
+		hold.Settle(nil, 0)
+		return
+	}
+	meta := c.parts(stored).Meta
+	if meta.GetDeletionTimestamp() != nil && len(meta.GetFinalizers()) == 0 {
+		// The update that takes the last finalizer away deletes the object.
+		hold.Settle(nil, 0)
+		return
+	}
+	hold.Settle(stored, quota.Size(stored))
+}
+
+// upkeep reports whether an update changes neither the spec nor the labels nor the
+// annotations, such as a status or a finalizer.
+func upkeep(now, before quota.Parts) bool {
+	return maps.Equal(now.Meta.GetLabels(), before.Meta.GetLabels()) &&
+		maps.Equal(now.Meta.GetAnnotations(), before.Meta.GetAnnotations()) &&
+		equality.Semantic.DeepEqual(now.Spec, before.Spec)
+}
+
+// serverItself reports whether the server makes a request of its own.
+func serverItself(ctx context.Context) bool {
+	caller, known := request.UserFrom(ctx)
+	return known && caller.GetName() == user.APIServerUser
+}
+
+// serveCounter has the counter of the resource count what the store holds.
+func (r *Resource) serveCounter(store *genericregistry.Store) {
+	if r.Counter == nil {
+		return
+	}
+	r.Counter.Serve(&source{store: store, resource: r}, r.New())
+	store.AfterDelete = func(obj runtime.Object, _ *metav1.DeleteOptions) { r.Counter.Deleted(obj) }
+}
+
+// source lists and watches a store in this process. Its objects are those of the watch
+// cache, in the internal version, so that nothing is encoded.
+type source struct {
+	store    *genericregistry.Store
+	resource *Resource
+}
+
+var _ cache.ListerWatcherWithContext = &source{}
+
+// List implements cache.ListerWatcher.
+func (s *source) List(options metav1.ListOptions) (runtime.Object, error) {
+	return s.ListWithContext(context.Background(), options)
+}
+
+// Watch implements cache.ListerWatcher.
+func (s *source) Watch(options metav1.ListOptions) (watch.Interface, error) {
+	return s.WatchWithContext(context.Background(), options)
+}
+
+// ListWithContext implements cache.ListerWithContext.
+func (s *source) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	internal, err := internalOptions(options)
+	if err != nil {
+		return nil, err
+	}
+	return s.store.List(s.request(ctx, "list"), internal)
+}
+
+// WatchWithContext implements cache.WatcherWithContext.
+func (s *source) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	internal, err := internalOptions(options)
+	if err != nil {
+		return nil, err
+	}
+	return s.store.Watch(s.request(ctx, "watch"), internal)
+}
+
+func (s *source) request(ctx context.Context, verb string) context.Context {
+	ctx = request.WithNamespace(ctx, metav1.NamespaceAll)
+	return request.WithRequestInfo(ctx, &request.RequestInfo{
+		IsResourceRequest: true, Verb: verb, APIGroup: s.resource.Group(), APIVersion: s.resource.Versions[0].Version, Resource: s.resource.Name,
+	})
+}
+
+func internalOptions(options metav1.ListOptions) (*metainternalversion.ListOptions, error) {
+	out := &metainternalversion.ListOptions{}
+	return out, metainternalversion.Convert_v1_ListOptions_To_internalversion_ListOptions(&options, out, nil)
+}
