@@ -63,25 +63,8 @@ func celMap(g *Gen) string {
 	return pick(g, "object", "object.data", "object.metadata", "{'a': 1, 'b': 2}", "{1: 'x', 2: 'y'}", "dyn({'a': {'b': 1}})")
 }
 
-// celDoubled is a value that is doubled n times, by functions and macros that take their
-// argument once.
-func celDoubled(g *Gen, n int, start string) string {
-	step := pick(g,
-		"[%].map(x, x + x)[0]",
-		"[%].map(x, [x, x]).flatten()",
-		"[%].map(x, [x, x])",
-		"[%].map(x, {'a': x, 'b': x})",
-		"[%].map(x, x + x).filter(x, true)[0]",
-		"optional.of(%).optMap(x, x + x).value()",
-		"optional.of(%).optFlatMap(x, optional.of(x + x)).value()",
-	)
-	if g.IntN(2) == 0 {
-		return repeat(n, start, func(_ int, inner string) string { return fill(step, inner) })
-	}
-	return repeat(n, start, func(int, string) string { return "" }) + celDoubledChain(g, n, start)
-}
-
-// celDoubledChain doubles in a chain of calls, so that the expression does not nest.
+// celDoubledChain is a value that is doubled n times, in a chain of calls, so that the
+// expression does not nest.
 func celDoubledChain(g *Gen, n int, start string) string {
 	step := pick(g, ".map(x, x + x)", ".map(x, [x, x])", ".map(x, {'a': x, 'b': x})", ".map(x, x, x + x)")
 	if g.IntN(3) == 0 {

@@ -1,11 +1,13 @@
 package hostile
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -17,7 +19,7 @@ const (
 	// BareCluster has no agent: the inputs are sent in its place.
 	BareCluster = "cluster2"
 	// Namespace is on the managed cluster, for what the ManifestWorks apply.
-	Namespace = "hostile"
+	Namespace = "hostile-objects"
 	// object is the name of every input's object: one input is sent after another.
 	object = "hostile"
 )
@@ -77,10 +79,12 @@ type Case struct {
 func (c Case) String() string { return fmt.Sprintf("%s/%d/%d", c.Class, c.Size, c.Seed) }
 
 // Input generates the input.
-func (c Case) Input() Input {
+func (c Case) Input() Input { return c.Class.Generate(c.gen()) }
+
+func (c Case) gen() *Gen {
 	of := fnv.New64a()
 	_, _ = of.Write([]byte(c.Class.String()))
-	return c.Class.Generate(&Gen{Rand: rand.New(rand.NewPCG(c.Seed, of.Sum64())), Size: c.Size})
+	return &Gen{Rand: rand.New(rand.NewPCG(c.Seed, of.Sum64())), Size: c.Size}
 }
 
 // ParseCase returns the case that a text names.
@@ -226,4 +230,21 @@ func configured(g *Gen, config fields, reported ...string) Input {
 		"workload":        fields{"manifests": []any{configMap(data(g))}},
 		"manifestConfigs": []any{config},
 	}, reported...)
+}
+
+// Named returns the input with another name for its object, for authors that work at the
+// same time.
+func (i Input) Named(name string) Input {
+	i.Requests = slices.Clone(i.Requests)
+	for at := range i.Requests {
+		request := &i.Requests[at]
+		request.Body = bytes.ReplaceAll(request.Body, []byte(`"`+object+`"`), []byte(`"`+name+`"`))
+		if path, found := strings.CutSuffix(request.Path, "/"+object); found {
+			request.Path = path + "/" + name
+		}
+	}
+	if path, found := strings.CutSuffix(i.Created, "/"+object); found {
+		i.Created = path + "/" + name
+	}
+	return i
 }

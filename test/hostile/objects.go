@@ -100,10 +100,10 @@ func manifestClasses() []Class {
 				`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"hostile"},"rules":[`+each(n, ",", func(i int) string {
 					return fmt.Sprintf(`{"apiGroups":["g%d"],"resources":["r%d"],"verbs":["get"]}`, i, i)
 				})+`]}`,
-				`{"apiVersion":"v1","kind":"Service","metadata":{"namespace":"hostile","name":"hostile"},"spec":{"ports":[`+each(n, ",", func(i int) string { return fmt.Sprintf(`{"name":"p%d","port":%d}`, i, i+1) })+`]}}`,
-				`{"apiVersion":"v1","kind":"ResourceQuota","metadata":{"namespace":"hostile","name":"hostile"},"spec":{"hard":`+mapOf(n, "count/a", `"1e`+strings.Repeat("9", n)+`"`)+`}}`,
+				`{"apiVersion":"v1","kind":"Service","metadata":{"namespace":"hostile-objects","name":"hostile"},"spec":{"ports":[`+each(n, ",", func(i int) string { return fmt.Sprintf(`{"name":"p%d","port":%d}`, i, i+1) })+`]}}`,
+				`{"apiVersion":"v1","kind":"ResourceQuota","metadata":{"namespace":"hostile-objects","name":"hostile"},"spec":{"hard":`+mapOf(n, "count/a", `"1e`+strings.Repeat("9", n)+`"`)+`}}`,
 				`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"as.hostile.example.com"},"spec":{"group":"hostile.example.com","scope":"Cluster","names":{"kind":"A","plural":"as"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":`+
-					strings.Repeat(`{"type":"object","properties":{"a":`, n)+`{"type":"string"}`+strings.Repeat(`}}`, n)+`}}]}}`)
+					strings.Repeat(`{"type":"object","properties":{"a":`, n/10)+`{"type":"string"}`+strings.Repeat(`}}`, n/10)+`}}]}}`)
 		}),
 		{"manifest", "configs and wildcards", func(g *Gen) Input {
 			var configs []any

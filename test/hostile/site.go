@@ -117,13 +117,6 @@ func environment(dir ...string) ([]string, error) {
 // connect makes the identities and what they write to.
 func (s *Site) connect(ctx context.Context) error {
 	hub := s.Fleet.Hub
-	roles, err := localhub.ReadManifests(filepath.Join(localhub.Root(), "test", "hostile", "testdata"))
-	if err != nil {
-		return err
-	}
-	if err := hub.Apply(ctx, roles...); err != nil {
-		return err
-	}
 	bootstrap, err := localhub.ReadManifests(filepath.Join(localhub.Root(), "artifacts", "rbac"))
 	if err != nil {
 		return err
@@ -132,6 +125,13 @@ func (s *Site) connect(ctx context.Context) error {
 		return err
 	}
 	if err := localhub.JoinCluster(ctx, hub, BareCluster); err != nil {
+		return err
+	}
+	roles, err := localhub.ReadManifests(filepath.Join(localhub.Root(), "test", "hostile", "testdata"))
+	if err != nil {
+		return err
+	}
+	if err := hub.Apply(ctx, roles...); err != nil {
 		return err
 	}
 	for identity, who := range map[Identity][]string{
@@ -240,15 +240,17 @@ func (s *Site) meters() []*meter { return []*meter{s.server, s.agent} }
 
 // usual are inputs as anybody sends them.
 func usual() []Input {
-	g := &Gen{Size: 1}
 	return []Input{
 		work(fields{
 			"workload":        fields{"manifests": []any{configMap(fields{"a": "b"})}},
 			"manifestConfigs": []any{fields{"resourceIdentifier": fields{"resource": "configmaps", "namespace": Namespace, "name": object}, "conditionRules": []any{fields{"condition": "Usual", "type": "CEL", "celExpressions": []string{"object.data.a == 'b'"}}}}},
 		}, "Usual"),
 		post(Tenant, searchPath+"/searches", fields{"apiVersion": "search.open-cluster-management.io/v1alpha1", "kind": "Search", "spec": fields{"query": "kind:Pod name:n1*", "limit": 100}}),
+		// As large as usual ones are at most: the collector leaves as much garbage.
+		work(fields{"workload": fields{"manifests": []any{configMap(fields{"a": strings.Repeat("a", 500_000)})}}}),
+		{Requests: []Request{{As: Agent, Method: http.MethodPost, Path: syncPath, Body: []byte(`{"addResources":[` + each(2_000, ",", func(i int) string { return resourceJSON(i, "") }) + `]}`)}}},
 		permission(`"clusterRole":{"rules":[{"apiGroups":[""],"resources":["configmaps"],"verbs":["get"]}]}`),
-		{Requests: []Request{{As: Agent, Method: http.MethodPost, Path: syncPath, Body: []byte(`{"addResources":[` + resourceJSON(g.Size, "") + `]}`)}}},
+		{Requests: []Request{{As: Agent, Method: http.MethodPost, Path: syncPath, Body: []byte(`{"addResources":[` + resourceJSON(1, "") + `]}`)}}},
 	}
 }
 
@@ -292,18 +294,41 @@ func (s *Site) Run(ctx context.Context, input Input) (*Verdict, error) {
 	if len(verdict.broken) == 0 && verdict.Memory <= MaxMemory {
 		return verdict, nil
 	}
-	if err := s.restart(ctx, s.meters()); err != nil || len(verdict.broken) > 0 {
+	if err := s.restart(ctx); err != nil || len(verdict.broken) > 0 {
 		return verdict, err
 	}
 	verdict, err = s.judge(ctx, input)
 	if err == nil && len(verdict.broken) > 0 {
-		err = s.restart(ctx, s.meters())
+		err = s.restart(ctx)
 	}
 	return verdict, err
 }
 
 // judge sends an input and measures.
 func (s *Site) judge(ctx context.Context, input Input) (*Verdict, error) {
+	return s.attempt(ctx, input, func(verdict *Verdict, what string, send func()) (bool, error) {
+		if err := errors.Join(s.server.start(), s.agent.start()); err != nil {
+			return false, err
+		}
+		send()
+		s.stop(verdict, what)
+		return len(verdict.broken) == 0, nil
+	})
+}
+
+// Try sends an input and measures nothing. It may be called concurrently for inputs with
+// different names.
+func (s *Site) Try(ctx context.Context, input Input) (*Verdict, error) {
+	return s.attempt(ctx, input, func(_ *Verdict, _ string, send func()) (bool, error) {
+		send()
+		return true, nil
+	})
+}
+
+// attempt sends the requests of an input until one is refused, waits for the report of the
+// agent, and deletes what was created. Each step is made by step, which returns whether
+// there is to be another.
+func (s *Site) attempt(ctx context.Context, input Input, step func(verdict *Verdict, what string, send func()) (bool, error)) (*Verdict, error) {
 	verdict := &Verdict{Outcome: Answered}
 	if len(input.Reported) > 0 {
 		if err := s.present(ctx); err != nil {
@@ -312,31 +337,15 @@ func (s *Site) judge(ctx context.Context, input Input) (*Verdict, error) {
 	}
 	created := false
 	for i, request := range input.Requests {
-		if err := s.start(); err != nil {
-			return verdict, err
-		}
-		code, answer, err := send(ctx, s.clients[request.As], s.host, request)
-		what := request.Method
-		if strings.Contains(request.Path, "dryRun=All") {
+		what, dry := request.Method, strings.Contains(request.Path, "dryRun=All")
+		if dry {
 			what = "dry run of " + what
 		}
-		verdict.Message = fmt.Sprintf("%d %s", code, answer)
-		// The URL of the request, which is in the error, may be very long.
-		if failed := (&url.Error{}); errors.As(err, &failed) {
-			err = failed.Err
-		}
-		if err != nil {
-			verdict.Message = err.Error()
-		}
-		switch {
-		case err != nil && ctx.Err() != nil:
-			return verdict, context.Cause(ctx)
-		case err != nil || code >= 500 && code != http.StatusNotImplemented:
-			verdict.Outcome = Failed
-			verdict.over("%s: %s", what, verdict.Message)
-		case code >= 400:
-			verdict.Outcome = Refused
-		case !strings.HasPrefix(what, "dry run"):
+		more, err := step(verdict, what, func() {
+			s.request(ctx, verdict, what, request)
+			if verdict.Outcome != Answered || dry {
+				return
+			}
 			created = true
 			if i == len(input.Requests)-1 && len(input.Reported) > 0 {
 				if err := s.reported(ctx, input); err != nil {
@@ -344,35 +353,48 @@ func (s *Site) judge(ctx context.Context, input Input) (*Verdict, error) {
 					verdict.over("%v", err)
 				}
 			}
-		}
-		if err := s.stop(verdict, what); err != nil || len(verdict.broken) > 0 {
-			return verdict, err
+		})
+		if err != nil || ctx.Err() != nil || !more {
+			return verdict, errors.Join(err, context.Cause(ctx))
 		}
 		if verdict.Outcome != Answered {
 			break
 		}
 	}
-	if created && input.Created != "" {
-		if err := s.start(); err != nil {
-			return verdict, err
-		}
+	if !created || input.Created == "" {
+		return verdict, nil
+	}
+	_, err := step(verdict, http.MethodDelete, func() {
 		if err := s.remove(ctx, input.Created); err != nil {
 			verdict.over("DELETE: %v", err)
 			verdict.broken = s.meters()
-			return verdict, nil
 		}
-		return verdict, s.stop(verdict, http.MethodDelete)
-	}
-	return verdict, nil
+	})
+	return verdict, err
 }
 
-// start begins a measurement of both processes.
-func (s *Site) start() error {
-	return errors.Join(s.server.start(), s.agent.start())
+// request sends one request and notes what became of it.
+func (s *Site) request(ctx context.Context, verdict *Verdict, what string, request Request) {
+	code, answer, err := send(ctx, s.clients[request.As], s.host, request)
+	verdict.Message = fmt.Sprintf("%d %s", code, answer)
+	// The URL of the request, which is in the error, may be very long.
+	if failed := (&url.Error{}); errors.As(err, &failed) {
+		err = failed.Err
+	}
+	if err != nil {
+		verdict.Message = err.Error()
+	}
+	switch {
+	case err != nil || code >= 500 && code != http.StatusNotImplemented:
+		verdict.Outcome = Failed
+		verdict.over("%s: %s", what, verdict.Message)
+	case code >= 400:
+		verdict.Outcome = Refused
+	}
 }
 
 // stop ends a measurement of what a request has cost both processes.
-func (s *Site) stop(verdict *Verdict, what string) error {
+func (s *Site) stop(verdict *Verdict, what string) {
 	for _, m := range s.meters() {
 		idle, err := m.settle(burned)
 		var used time.Duration
@@ -400,23 +422,19 @@ func (s *Site) stop(verdict *Verdict, what string) error {
 			verdict.over("%s: %s used %d MB above idle", what, m.process.Name, above>>20)
 		}
 	}
-	return nil
 }
 
-// restart starts processes anew, and measures what they need when they are idle.
-func (s *Site) restart(ctx context.Context, meters []*meter) error {
+// restart starts both processes anew, without what the last input has left, and measures what they need when they are idle.
+func (s *Site) restart(ctx context.Context) error {
 	s.prober.pause(true)
 	defer s.prober.pause(false)
-	// A restarted server does not find the answer that hangs in the agent.
-	for _, m := range meters {
+	for _, m := range s.meters() {
 		if err := m.process.Kill(); err != nil {
 			return err
 		}
 	}
-	for _, m := range meters {
-		if err := m.process.Start(ctx); err != nil {
-			return err
-		}
+	if err := s.server.process.Start(ctx); err != nil {
+		return err
 	}
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		for _, path := range []string{worksPath + "?limit=1", searchPath + "/inventories?limit=1"} {
@@ -430,9 +448,17 @@ func (s *Site) restart(ctx context.Context, meters []*meter) error {
 		return fmt.Errorf("the hub does not answer after a restart: %w", err)
 	}
 	for _, path := range []string{worksPath + "/" + object, permissionsPath + "/" + object, accountsPath + "/" + object} {
+		// The agent would get to it again.
+		unfinished := Request{Method: http.MethodPatch, Path: path, ContentType: "application/merge-patch+json", Body: []byte(`{"metadata":{"finalizers":null}}`)}
+		if _, _, err := send(ctx, s.admin, s.host, unfinished); err != nil {
+			return err
+		}
 		if err := s.remove(ctx, path); err != nil {
 			return err
 		}
+	}
+	if err := s.agent.process.Start(ctx); err != nil {
+		return err
 	}
 	_, err = s.Calibrate(ctx)
 	return err
