@@ -41,8 +41,8 @@ func configuredWith(config fields, reported ...string) Input {
 	return configured(small(), config, reported...)
 }
 
-// corpus are inputs of which it is known what becomes of them. Path is the field that a
-// refusal names.
+// corpus are inputs of which it is known what becomes of them. Path is part of the answer,
+// as the field that a refusal names.
 var corpus = []struct {
 	name    string
 	input   Input
