@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	boundedquantity "open-cluster-management.io/hub-apiserver/pkg/bounded/quantity"
 )
 
 // content is an object as JSON gives it.
@@ -128,7 +130,7 @@ func quantity(path string, name corev1.ResourceName) func(content) any {
 	fields := append(split(path), string(name))
 	return func(c content) any {
 		text := c.text(fields...)
-		if text == "" {
+		if text == "" || boundedquantity.Check(text) != nil {
 			return nil
 		}
 		parsed, err := apiresource.ParseQuantity(text)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/bounded"
 )
 
 // AdoptedAnnotation marks an object that was there before any work applied it.
@@ -55,6 +56,8 @@ type applier struct {
 	named bool
 	// mayReplace returns why an object must not be deleted to be made again.
 	mayReplace func(context.Context, *item) error
+	// budget is what the expressions of the work may still cost.
+	budget *bounded.Budget
 }
 
 // task is one manifest to apply, with what is remembered about its object.

@@ -7,15 +7,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/bounded"
 )
 
 // No expression uses more than the agent can spare, whatever it is about. Without its
 // limits, most of these would end the agent.
 func TestExpressionsAreLimited(t *testing.T) {
-	evaluator, err := newEvaluator(FeedbackPaths{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	evaluator := newEvaluator(FeedbackPaths{})
 	live := object(t, `{apiVersion: v1, kind: X, one: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]}`)
 	live.Object["long"] = strings.Repeat("a", 500_000)
 	for _, expression := range []string{
@@ -34,7 +32,7 @@ func TestExpressionsAreLimited(t *testing.T) {
 		`lists.range(1000000).all(i, lists.range(1000000).all(k, k >= 0))`,
 		`object.one.all(a, object.one.all(b, object.one.all(c, object.one.all(d, object.one.all(e, object.one.all(f, a+b+c+d+e+f > 0))))))`,
 	} {
-		got := evaluator.rules(t.Context(), live, []workv1.ConditionRule{{Type: workv1.CelConditionExpressionsType, Condition: "C", CelExpressions: []string{expression}}})
+		got := evaluator.rules(t.Context(), bounded.NewBudget(), live, []workv1.ConditionRule{{Type: workv1.CelConditionExpressionsType, Condition: "C", CelExpressions: []string{expression}}})
 		if len(got) != 1 || got[0].Status != metav1.ConditionFalse || got[0].Reason != workv1.ReasonConditionRuleExpressionError {
 			t.Errorf("%s: got %+v", expression, got)
 		}
@@ -45,29 +43,26 @@ func TestExpressionsAreLimited(t *testing.T) {
 		`"%s is %d of %.1f%%: %x, %s".format(["x", 3, 1.5, "a", ["b"]]) == "x is 3 of 1.5%: 61, [b]"`,
 		`object.long.replace("a", "b").size() == 500000`,
 	} {
-		got := evaluator.rules(t.Context(), live, []workv1.ConditionRule{{Type: workv1.CelConditionExpressionsType, Condition: "C", CelExpressions: []string{expression}}})
+		got := evaluator.rules(t.Context(), bounded.NewBudget(), live, []workv1.ConditionRule{{Type: workv1.CelConditionExpressionsType, Condition: "C", CelExpressions: []string{expression}}})
 		if len(got) != 1 || got[0].Status != metav1.ConditionTrue {
 			t.Errorf("%s: got %+v", expression, got)
 		}
 	}
 }
 
-// The rules of one object have a limit together, and those before it are still heard.
-func TestRulesOfAnObjectAreLimitedTogether(t *testing.T) {
-	evaluator, err := newEvaluator(FeedbackPaths{})
-	if err != nil {
-		t.Fatal(err)
-	}
+// The rules of one ManifestWork have a limit together, and those before it are still evaluated.
+func TestRulesAreLimitedTogether(t *testing.T) {
+	evaluator := newEvaluator(FeedbackPaths{})
 	var rules []workv1.ConditionRule
 	for i := range 100 {
 		rules = append(rules, workv1.ConditionRule{
 			Type: workv1.CelConditionExpressionsType, Condition: "C" + strings.Repeat("x", i),
-			CelExpressions: []string{`lists.range(800000).size() > 0`},
+			CelExpressions: []string{`lists.range(100).all(i, lists.range(100).all(j, i <= j + 100))`},
 		})
 	}
-	got := evaluator.rules(t.Context(), object(t, `{apiVersion: v1, kind: X}`), rules)
+	got := evaluator.rules(t.Context(), bounded.NewBudget(), object(t, `{apiVersion: v1, kind: X}`), rules)
 	first, last := got[0], got[len(got)-1]
-	if first.Status != metav1.ConditionTrue || last.Status != metav1.ConditionFalse || !strings.Contains(last.Message, "together") {
+	if first.Status != metav1.ConditionTrue || last.Status != metav1.ConditionFalse || !strings.Contains(last.Message, "not evaluated: too expensive") {
 		t.Errorf("the first is %+v, the last %+v", first, last)
 	}
 	for i := 1; i < len(got); i++ {
@@ -77,12 +72,9 @@ func TestRulesOfAnObjectAreLimitedTogether(t *testing.T) {
 	}
 }
 
-// What today's agents and Kubernetes itself know, expressions may use.
+// Expressions may use the functions of upstream OCM agents and of Kubernetes.
 func TestFunctionsOfExpressions(t *testing.T) {
-	evaluator, err := newEvaluator(FeedbackPaths{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	evaluator := newEvaluator(FeedbackPaths{})
 	live := object(t, `{apiVersion: v1, kind: X, status: {memory: 1Gi, version: "1.2.3", replicas: [1, 2], conditions: [{type: Ready, status: "True"}]}, empty: {conditions: []}, none: {}}`)
 	for expression, want := range map[string]metav1.ConditionStatus{
 		`hasConditions(object.status) && object.status.conditions.exists(c, c.type == "Ready" && c.status == "True")`:                metav1.ConditionTrue,
@@ -93,7 +85,7 @@ func TestFunctionsOfExpressions(t *testing.T) {
 		`object.status.replicas.sum() == 3 && isURL("https://a.b/c") && isIP("10.0.0.1") && "a1".find("[0-9]") == "1"`:               metav1.ConditionTrue,
 		`object.?missing.orValue("x") == "x"`: metav1.ConditionTrue,
 	} {
-		got := evaluator.rules(t.Context(), live, []workv1.ConditionRule{{Type: workv1.CelConditionExpressionsType, Condition: "C", CelExpressions: []string{expression}}})
+		got := evaluator.rules(t.Context(), bounded.NewBudget(), live, []workv1.ConditionRule{{Type: workv1.CelConditionExpressionsType, Condition: "C", CelExpressions: []string{expression}}})
 		if len(got) != 1 || got[0].Status != want || got[0].Reason != workv1.ReasonConditionRuleEvaluated {
 			t.Errorf("%s: got %+v", expression, got)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/google/cel-go/cel"
@@ -13,23 +12,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/cel/library"
 	"k8s.io/utils/lru"
 
-	"open-cluster-management.io/hub-apiserver/pkg/apis/work/conditionrule"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/bounded"
+	"open-cluster-management.io/hub-apiserver/pkg/bounded/expression"
 )
 
 const (
-	// celCostLimit bounds what the evaluation of one expression costs, in CEL's own
-	// units. Once the rules of an object have cost celBudget together, no more of
-	// them is evaluated.
-	celCostLimit = 1_000_000
-	celBudget    = 3 * celCostLimit
-	// celTimeout bounds the evaluation of all rules of an object.
+	// celTimeout bounds the evaluation of all rules of an object. The bounds of their cost end
+	// them long before.
 	celTimeout = 2 * time.Second
 	// celPrograms is how many compiled expressions are kept.
 	celPrograms = 1024
+	// celCompileSteps is what a byte of an expression costs that has to be compiled.
+	celCompileSteps = 300
 )
 
 // wellKnownConditions are the rules of the type WellKnownConditions, by kind
@@ -49,42 +46,36 @@ var wellKnownConditions = map[schema.GroupKind]map[string]workv1.ConditionRule{
 
 // evaluator evaluates condition rules.
 type evaluator struct {
-	env   *cel.Env
-	limit cel.ProgramOption
 	// allowed is what the rules of works see of an object.
 	allowed FeedbackPaths
-
-	mu       sync.Mutex
+	// programs are compiled expressions, by result and text.
 	programs *lru.Cache
 }
 
-func newEvaluator(allowed FeedbackPaths) (*evaluator, error) {
-	env, err := conditionrule.NewEnvironment()
-	if err != nil {
-		return nil, err
-	}
-	limit, err := limitTexts(env)
-	if err != nil {
-		return nil, err
-	}
-	return &evaluator{env: env, limit: limit, allowed: allowed, programs: lru.New(celPrograms)}, nil
+type program struct {
+	*expression.Expression
+	err error
 }
 
-// rules evaluates condition rules against a live object.
-func (e *evaluator) rules(ctx context.Context, live *unstructured.Unstructured, rules []workv1.ConditionRule) []metav1.Condition {
+func newEvaluator(allowed FeedbackPaths) *evaluator {
+	return &evaluator{allowed: allowed, programs: lru.New(celPrograms)}
+}
+
+// rules evaluates condition rules against a live object. What they cost is taken off the budget.
+func (e *evaluator) rules(ctx context.Context, budget *bounded.Budget, live *unstructured.Unstructured, rules []workv1.ConditionRule) []metav1.Condition {
 	if len(rules) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, celTimeout)
 	defer cancel()
-	at := &evaluation{evaluator: e, live: live, visible: e.allowed.visible(live.Object)}
+	at := &evaluation{evaluator: e, live: live, visible: e.allowed.visible(live.Object), budget: budget, extent: bounded.ExtentOf(live.Object)}
 	var conditions []metav1.Condition
 	seen := map[string]bool{}
 	for _, rule := range rules {
 		if rule.Condition == "" && rule.Type == workv1.WellKnownConditionsType {
 			rule.Condition = workv1.WorkComplete
 		}
-		if rule.Condition == "" || conditionrule.Reserved(rule.Condition) || seen[rule.Condition] {
+		if rule.Condition == "" || workv1.IsReservedCondition(rule.Condition) || seen[rule.Condition] {
 			continue
 		}
 		seen[rule.Condition] = true
@@ -94,8 +85,8 @@ func (e *evaluator) rules(ctx context.Context, live *unstructured.Unstructured, 
 }
 
 // complete reports whether rules find a live object complete.
-func (e *evaluator) complete(ctx context.Context, live *unstructured.Unstructured, rules []workv1.ConditionRule) bool {
-	for _, condition := range e.rules(ctx, live, rules) {
+func (e *evaluator) complete(ctx context.Context, budget *bounded.Budget, live *unstructured.Unstructured, rules []workv1.ConditionRule) bool {
+	for _, condition := range e.rules(ctx, budget, live, rules) {
 		if condition.Type == workv1.WorkComplete && condition.Status == metav1.ConditionTrue {
 			return true
 		}
@@ -109,8 +100,9 @@ type evaluation struct {
 	live *unstructured.Unstructured
 	// visible is what the expressions of the work may see of live.
 	visible map[string]any
-	// spent is what the expressions evaluated so far have cost.
-	spent uint64
+	// extent is that of live.
+	extent bounded.Extent
+	budget *bounded.Budget
 }
 
 func (e *evaluation) rule(ctx context.Context, rule workv1.ConditionRule) metav1.Condition {
@@ -139,11 +131,11 @@ func (e *evaluation) rule(ctx context.Context, rule workv1.ConditionRule) metav1
 	}
 
 	condition.Status = metav1.ConditionTrue
-	for _, expression := range rule.CelExpressions {
-		value, reason, err := e.evaluate(ctx, expression, map[string]any{"object": object, "result": false})
+	for _, text := range rule.CelExpressions {
+		value, reason, err := e.evaluate(ctx, text, cel.BoolType, map[string]any{expression.Object: object, expression.Result: false})
 		holds, isBool := value.(bool)
 		if err == nil && !isBool {
-			reason, err = workv1.ReasonConditionRuleExpressionError, fmt.Errorf("%s: the result is a %T, not a bool", expression, value)
+			reason, err = workv1.ReasonConditionRuleExpressionError, fmt.Errorf("%s: the result is a %T, not a bool", text, value)
 		}
 		if err != nil {
 			condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, reason, truncate(err.Error())
@@ -164,7 +156,7 @@ func (e *evaluation) rule(ctx context.Context, rule workv1.ConditionRule) metav1
 
 func (e *evaluation) message(ctx context.Context, rule workv1.ConditionRule, object map[string]any, result bool) string {
 	if rule.MessageExpression != "" {
-		value, _, err := e.evaluate(ctx, rule.MessageExpression, map[string]any{"object": object, "result": result})
+		value, _, err := e.evaluate(ctx, rule.MessageExpression, cel.StringType, map[string]any{expression.Object: object, expression.Result: result})
 		text, isText := value.(string)
 		switch {
 		case err != nil && rule.Message == "":
@@ -184,44 +176,42 @@ func (e *evaluation) message(ctx context.Context, rule workv1.ConditionRule, obj
 }
 
 // evaluate returns the value of an expression, or an error with its reason.
-func (e *evaluation) evaluate(ctx context.Context, expression string, input map[string]any) (any, string, error) {
-	if e.spent > celBudget {
-		return nil, workv1.ReasonConditionRuleExpressionError, errors.New("not evaluated: the rules of this manifest cost too much together")
-	}
-	program, reason, err := e.program(expression)
+func (e *evaluation) evaluate(ctx context.Context, text string, result *cel.Type, input map[string]any) (any, string, error) {
+	compiled, err := e.program(e.budget, text, result)
 	if err != nil {
-		return nil, reason, err
+		return nil, workv1.ReasonConditionRuleExpressionError, notEvaluated(err)
 	}
-	out, details, err := program.ContextEval(ctx, input)
-	if details != nil && details.ActualCost() != nil {
-		e.spent += *details.ActualCost()
-	}
+	value, err := compiled.Evaluate(ctx, e.budget, input, e.extent)
 	if err != nil {
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return nil, workv1.ReasonConditionRuleInternalError, err
 		}
-		return nil, workv1.ReasonConditionRuleExpressionError, err
+		return nil, workv1.ReasonConditionRuleExpressionError, notEvaluated(err)
 	}
-	return out.Value(), "", nil
+	return value, "", nil
 }
 
-// program returns a compiled expression, or an error with its reason.
-func (e *evaluator) program(expression string) (cel.Program, string, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if cached, ok := e.programs.Get(expression); ok {
-		return cached.(cel.Program), "", nil
+// notEvaluated says of an expression that is too expensive that it was not evaluated.
+func notEvaluated(err error) error {
+	if errors.Is(err, bounded.ErrTooExpensive) {
+		return fmt.Errorf("not evaluated: %w", err)
 	}
-	ast, issues := e.env.Compile(expression)
-	if err := issues.Err(); err != nil {
-		return nil, workv1.ReasonConditionRuleExpressionError, err
+	return err
+}
+
+// program returns a compiled expression.
+func (e *evaluator) program(budget *bounded.Budget, text string, result *cel.Type) (*expression.Expression, error) {
+	key := result.String() + " " + text
+	if cached, ok := e.programs.Get(key); ok {
+		known := cached.(program)
+		return known.Expression, known.err
 	}
-	program, err := e.env.Program(ast, e.limit, cel.CostTracking(&library.CostEstimator{}), cel.CostLimit(celCostLimit), cel.InterruptCheckFrequency(100))
-	if err != nil {
-		return nil, workv1.ReasonConditionRuleInternalError, err
+	if err := budget.Spend(celCompileSteps * float64(len(text))); err != nil {
+		return nil, err
 	}
-	e.programs.Add(expression, program)
-	return program, "", nil
+	compiled, err := expression.Compile(text, result)
+	e.programs.Add(key, program{compiled, err})
+	return compiled, err
 }
 
 // workComplete reports whether the work as a whole has run to its end.

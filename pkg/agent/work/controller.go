@@ -3,7 +3,6 @@ package work
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -113,14 +112,10 @@ func New(config Config) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	evaluator, err := newEvaluator(feedbackPaths)
-	if err != nil {
-		return nil, fmt.Errorf("CEL environment: %w", err)
-	}
 	c := &Controller{
 		clusterName: config.ClusterName, hubHash: config.HubHash, agentID: config.AgentID, workers: config.Workers, evictionGrace: config.EvictionGracePeriod, feedbackPaths: feedbackPaths,
 		hub: config.Hub, managed: config.Managed, metadata: config.Metadata, executors: config.Executors,
-		mapper: newDiscoveryMapper(config.Discovery), evaluator: evaluator, now: time.Now,
+		mapper: newDiscoveryMapper(config.Discovery), evaluator: newEvaluator(feedbackPaths), now: time.Now,
 		hubInformers: externalversions.NewSharedInformerFactoryWithOptions(config.Hub, 0,
 			externalversions.WithNamespace(config.ClusterName), externalversions.WithTransform(feed.DropManagedFields)),
 		managedInformers: externalversions.NewSharedInformerFactoryWithOptions(config.Managed, 0,

@@ -9,13 +9,17 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/util/jsonpath"
-
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/bounded"
+	"open-cluster-management.io/hub-apiserver/pkg/bounded/fieldpath"
 )
 
-// maxRaw bounds a value that is reported as JSON text.
-const maxRaw = 1024
+const (
+	// maxRaw bounds a value that is reported as JSON text, in bytes.
+	maxRaw = 1024
+	// maxText bounds a text that is reported, in bytes.
+	maxText = 16 << 10
+)
 
 // wellKnownPaths are the values of the feedback rule type WellKnownStatus.
 var wellKnownPaths = map[schema.GroupKind][]workv1.JsonPath{
@@ -43,7 +47,8 @@ var wellKnownPaths = map[schema.GroupKind][]workv1.JsonPath{
 // values that could be read along with an error for those that could not. A
 // value that the object does not have is left out and no error; one that is not
 // allowed is left out and an error.
-func feedback(live *unstructured.Unstructured, rules []workv1.FeedbackRule, allowed FeedbackPaths) ([]workv1.FeedbackValue, error) {
+func feedback(budget *bounded.Budget, live *unstructured.Unstructured, rules []workv1.FeedbackRule, allowed FeedbackPaths) ([]workv1.FeedbackValue, error) {
+	extent := bounded.ExtentOf(live.Object)
 	var values []workv1.FeedbackValue
 	var errs []error
 	reported := map[string]bool{}
@@ -59,14 +64,11 @@ func feedback(live *unstructured.Unstructured, rules []workv1.FeedbackRule, allo
 			if reported[path.Name] {
 				continue
 			}
-			var value *workv1.FieldValue
-			var err error
-			if rule.Type != workv1.WellKnownStatusType {
-				err = allowed.check(path.Path)
+			permitted := allowed
+			if rule.Type == workv1.WellKnownStatusType {
+				permitted = FeedbackPaths{}
 			}
-			if err == nil {
-				value, err = valueOf(live, path)
-			}
+			value, err := valueOf(budget, live, extent, path, permitted)
 			if err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", path.Name, err))
 				continue
@@ -81,32 +83,23 @@ func feedback(live *unstructured.Unstructured, rules []workv1.FeedbackRule, allo
 }
 
 // valueOf reads one value, nil if the object does not have it.
-func valueOf(live *unstructured.Unstructured, path workv1.JsonPath) (*workv1.FieldValue, error) {
+func valueOf(budget *bounded.Budget, live *unstructured.Unstructured, extent bounded.Extent, path workv1.JsonPath, allowed FeedbackPaths) (*workv1.FieldValue, error) {
 	if version := live.GroupVersionKind().Version; path.Version != "" && path.Version != version {
 		return nil, fmt.Errorf("the path is for version %s, the object is applied in version %s", path.Version, version)
 	}
-	steps, err := jsonpath.Parse(path.Name, template(path.Path))
+	if err := budget.Spend(float64(fieldpath.ParseSteps * len(path.Path))); err != nil {
+		return nil, notEvaluated(err)
+	}
+	parsed, err := fieldpath.ParseJSONPath(path.Path)
 	if err != nil {
-		return nil, fmt.Errorf("path %s: %w", path.Path, err)
+		return nil, fmt.Errorf("path %s: %w", path.Path, notEvaluated(err))
 	}
-	parser := jsonpath.New(path.Name).AllowMissingKeys(true)
-	if err := parser.Parse(template(path.Path)); err != nil {
-		return nil, fmt.Errorf("path %s: %w", path.Path, err)
+	if err := allowed.check(parsed.Nodes()); err != nil {
+		return nil, err
 	}
-	if err := affordable(steps.Root.Nodes, live.Object); err != nil {
-		return nil, fmt.Errorf("path %s: %w", path.Path, err)
-	}
-	results, err := parser.FindResults(live.Object)
+	found, err := parsed.Find(budget, live.Object, extent)
 	if err != nil {
-		return nil, fmt.Errorf("path %s: %w", path.Path, err)
-	}
-	var found []any
-	for _, list := range results {
-		for _, value := range list {
-			if value.IsValid() && value.CanInterface() {
-				found = append(found, value.Interface())
-			}
-		}
+		return nil, fmt.Errorf("path %s: %w", path.Path, notEvaluated(err))
 	}
 	switch len(found) {
 	case 0:
@@ -123,6 +116,9 @@ func fieldValue(value any) (*workv1.FieldValue, error) {
 	case nil:
 		return nil, nil
 	case string:
+		if len(value) > maxText {
+			return nil, fmt.Errorf("the value takes %d bytes, at most %d are reported", len(value), maxText)
+		}
 		return &workv1.FieldValue{Type: workv1.String, String: &value}, nil
 	case bool:
 		return &workv1.FieldValue{Type: workv1.Boolean, Boolean: &value}, nil

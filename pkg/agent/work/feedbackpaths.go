@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"k8s.io/client-go/util/jsonpath"
+
+	"open-cluster-management.io/hub-apiserver/pkg/bounded/fieldpath"
 )
 
 // FeedbackPaths are the parts of applied objects that works may have reported to
@@ -25,12 +27,12 @@ type FeedbackPaths struct {
 func ParseFeedbackPaths(paths []string) (FeedbackPaths, error) {
 	var allowed FeedbackPaths
 	for _, path := range paths {
-		nodes, err := actionOf(path)
+		parsed, err := fieldpath.ParseJSONPath(path)
 		if err != nil {
 			return FeedbackPaths{}, fmt.Errorf("allowed path %q: %w", path, err)
 		}
 		var fields []string
-		for _, node := range nodes {
+		for _, node := range parsed.Nodes() {
 			field, ok := node.(*jsonpath.FieldNode)
 			if !ok || field.Value == "" {
 				return FeedbackPaths{}, fmt.Errorf("allowed path %q: it must consist of fields, as .status does", path)
@@ -73,17 +75,8 @@ func (f FeedbackPaths) restricted() bool { return len(f.prefixes) > 0 }
 
 // check returns an error if a JSON path can select anything outside of what is
 // allowed.
-func (f FeedbackPaths) check(path string) error {
-	if !f.restricted() {
-		return nil
-	}
-	// The same parser decides here and finds the value, so no spelling means
-	// one thing to one and another to the other.
-	nodes, err := actionOf(path)
-	if err != nil {
-		return err
-	}
-	if !slices.ContainsFunc(f.prefixes, func(fields []string) bool { return leadsInto(nodes, fields) }) {
+func (f FeedbackPaths) check(nodes []jsonpath.Node) error {
+	if f.restricted() && !slices.ContainsFunc(f.prefixes, func(fields []string) bool { return leadsInto(nodes, fields) }) {
 		return fmt.Errorf("the agent reports only what is in %s", f)
 	}
 	return nil
@@ -120,29 +113,6 @@ func goesDeeper(nodes []jsonpath.Node) bool {
 		}
 	}
 	return true
-}
-
-// actionOf returns the steps of a JSON path. A template of several paths, or of a
-// path and text, is an error.
-func actionOf(path string) ([]jsonpath.Node, error) {
-	parser, err := jsonpath.Parse("", template(path))
-	if err != nil {
-		return nil, err
-	}
-	if len(parser.Root.Nodes) == 1 {
-		if action, ok := parser.Root.Nodes[0].(*jsonpath.ListNode); ok {
-			return action.Nodes, nil
-		}
-	}
-	return nil, fmt.Errorf("%q is not one path", path)
-}
-
-// template returns a JSON path in the braces that the parser wants.
-func template(path string) string {
-	if strings.HasPrefix(path, "{") {
-		return path
-	}
-	return "{" + path + "}"
 }
 
 // identifying are the fields that an expression may always see: the hub has

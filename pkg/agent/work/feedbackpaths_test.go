@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/bounded"
 )
 
 // secretive is an object whose data no path but those that are allowed may show.
@@ -35,11 +36,11 @@ func TestFeedbackPathsAllow(t *testing.T) {
 		".metadata.annotations", ".metadata.annotations.note", ".metadata['annotations'].note",
 	} {
 		// Of what is allowed, nothing is missing that an unrestricted agent reports.
-		want, err := feedback(object(t, secretive), paths(path), FeedbackPaths{})
+		want, err := feedback(bounded.NewBudget(), object(t, secretive), paths(path), FeedbackPaths{})
 		if err != nil {
 			t.Fatalf("%s: %v", path, err)
 		}
-		got, err := feedback(object(t, secretive), paths(path), only)
+		got, err := feedback(bounded.NewBudget(), object(t, secretive), paths(path), only)
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
 		}
@@ -67,12 +68,12 @@ func TestFeedbackPathsRefuse(t *testing.T) {
 		// Looks like the field, and is another.
 		".statu", ".statuss", `.status\.phase`, ".Status", "[0].status", ". status", ".status\u00a0",
 	} {
-		values, err := feedback(object(t, secretive), paths(path), only)
+		values, err := feedback(bounded.NewBudget(), object(t, secretive), paths(path), only)
 		if err == nil || len(values) > 0 {
 			t.Errorf("%s: got %v, %v", path, values, err)
 		}
 	}
-	values, err := feedback(object(t, secretive), paths(".data.password", ".status.phase"), only)
+	values, err := feedback(bounded.NewBudget(), object(t, secretive), paths(".data.password", ".status.phase"), only)
 	if len(values) != 1 || values[0].Name != ".status.phase" || err == nil || !strings.Contains(err.Error(), ".data.password: the agent reports only what is in .status, .metadata.annotations") {
 		t.Errorf("got %v, %v", values, err)
 	}
@@ -83,7 +84,7 @@ func TestFeedbackPathsCannotBeLeft(t *testing.T) {
 	only := allowed(t, ".status")
 	for _, step := range []string{"$.data", "@.data", "$", "..", "..password", "['$']", "[?(@)]", `[?($.data.password=="hunter2")]`, "['phase',$.data]", ".*..*", "[::]"} {
 		for _, path := range []string{".status" + step, ".status.conditions" + step, "['status']" + step} {
-			values, _ := feedback(object(t, secretive), paths(path), only)
+			values, _ := feedback(bounded.NewBudget(), object(t, secretive), paths(path), only)
 			for _, value := range values {
 				if text := cmp.Diff(nil, value); strings.Contains(text, "hunter2") {
 					t.Errorf("%s: %s", path, text)
@@ -94,7 +95,7 @@ func TestFeedbackPathsCannotBeLeft(t *testing.T) {
 }
 
 func TestWellKnownStatusIsAlwaysAllowed(t *testing.T) {
-	values, err := feedback(object(t, secretive), []workv1.FeedbackRule{{Type: workv1.WellKnownStatusType}}, allowed(t, ".metadata.labels"))
+	values, err := feedback(bounded.NewBudget(), object(t, secretive), []workv1.FeedbackRule{{Type: workv1.WellKnownStatusType}}, allowed(t, ".metadata.labels"))
 	if err != nil || len(values) != 2 {
 		t.Errorf("got %v, %v", values, err)
 	}
@@ -111,10 +112,7 @@ func TestParseFeedbackPathsRefuses(t *testing.T) {
 // Expressions see no more than JSON paths may: a condition and its message reach
 // the hub as well.
 func TestExpressionsSeeWhatIsAllowed(t *testing.T) {
-	evaluator, err := newEvaluator(allowed(t, ".status", ".status.nested", ".metadata.annotations", ".spec.none"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	evaluator := newEvaluator(allowed(t, ".status", ".status.nested", ".metadata.annotations", ".spec.none"))
 	live := object(t, secretive)
 	for expression, want := range map[string]metav1.ConditionStatus{
 		`object.status.phase == "Running" && object.status.nested.status.deep == "z"`:                       metav1.ConditionTrue,
@@ -132,13 +130,13 @@ func TestExpressionsSeeWhatIsAllowed(t *testing.T) {
 			Type: workv1.CelConditionExpressionsType, Condition: "C", CelExpressions: []string{expression},
 			MessageExpression: `"message " + object.data.password`,
 		}
-		got := evaluator.rules(t.Context(), live, []workv1.ConditionRule{rule})
+		got := evaluator.rules(t.Context(), bounded.NewBudget(), live, []workv1.ConditionRule{rule})
 		if len(got) != 1 || got[0].Status != want || strings.Contains(got[0].Message, "hunter2") {
 			t.Errorf("%s: got %+v", expression, got)
 		}
 	}
 	// A rule that the agent knows sees what it needs; a message for it does not.
-	got := evaluator.rules(t.Context(), live, []workv1.ConditionRule{{Type: workv1.WellKnownConditionsType, Condition: workv1.WorkComplete, MessageExpression: `object.data.password`}})
+	got := evaluator.rules(t.Context(), bounded.NewBudget(), live, []workv1.ConditionRule{{Type: workv1.WellKnownConditionsType, Condition: workv1.WorkComplete, MessageExpression: `object.data.password`}})
 	if len(got) != 1 || got[0].Reason != workv1.ReasonConditionRuleEvaluated || strings.Contains(got[0].Message, "hunter2") {
 		t.Errorf("got %+v", got)
 	}

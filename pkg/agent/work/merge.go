@@ -11,7 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+
+	"open-cluster-management.io/hub-apiserver/pkg/bounded/quantity"
 )
 
 const rbacGroup = "rbac.authorization.k8s.io"
@@ -139,10 +142,27 @@ func enforce(live, want *unstructured.Unstructured) *unstructured.Unstructured {
 	if annotations := want.GetAnnotations(); len(annotations) > 0 {
 		result.SetAnnotations(mergeStrings(result.GetAnnotations(), annotations))
 	}
-	for _, owner := range want.GetOwnerReferences() {
-		setOwner(result, owner)
+	if owners := want.GetOwnerReferences(); len(owners) > 0 {
+		result.SetOwnerReferences(mergeOwners(result.GetOwnerReferences(), owners))
 	}
 	return result
+}
+
+// mergeOwners adds owner references, and brings those with the same UID up to date.
+func mergeOwners(into, from []metav1.OwnerReference) []metav1.OwnerReference {
+	at := make(map[types.UID]int, len(into))
+	for i, owner := range into {
+		at[owner.UID] = i
+	}
+	for _, owner := range from {
+		if i, known := at[owner.UID]; known {
+			into[i] = owner
+			continue
+		}
+		at[owner.UID] = len(into)
+		into = append(into, owner)
+	}
+	return into
 }
 
 func enforceValue(live, want any, exactLists bool) any {
@@ -175,48 +195,76 @@ func enforceValue(live, want any, exactLists bool) any {
 	}
 }
 
+// maxComparisons bounds how many pairs of items are compared to find what items of two
+// lists correspond. Above it an item corresponds to the one in its place, or of its name.
+const maxComparisons = 100_000
+
 // enforceList returns the items of want, each merged into the live item it
 // corresponds to: so fields that the server defaulted inside an item stay.
 func enforceList(live, want []any) []any {
-	used := make([]bool, len(live))
+	items := counterparts{live: live, used: make([]bool, len(live)), names: map[string][]int{}, exhaustive: len(live)*len(want) <= maxComparisons}
+	for i, item := range live {
+		if name, ok := nameOf(item); ok {
+			items.names[name] = append(items.names[name], i)
+		}
+	}
 	result := make([]any, len(want))
 	for i, item := range want {
-		at := counterpart(live, used, item, i)
+		at := items.of(item, i)
 		if at < 0 {
 			result[i] = runtime.DeepCopyJSONValue(item)
 			continue
 		}
-		used[at] = true
+		items.used[at] = true
 		result[i] = enforceValue(live[at], item, false)
 	}
 	return result
 }
 
-// counterpart finds the live item that a given item is about: one that already
-// holds all of it, preferably in the same place, or else the one of its name.
-func counterpart(live []any, used []bool, item any, index int) int {
-	if index < len(live) && !used[index] && holds(live[index], item) {
+// counterparts finds which live items the items of a manifest are about.
+type counterparts struct {
+	live []any
+	used []bool
+	// names are the places of live items by name.
+	names map[string][]int
+	// exhaustive is whether the lists are short enough to compare each with each.
+	exhaustive bool
+}
+
+// of returns the place of the live item that an item is about: one that already
+// holds all of it, preferably in the same place, or else the one of its name; -1 if
+// there is none.
+func (c *counterparts) of(item any, index int) int {
+	if index < len(c.live) && !c.used[index] && holds(c.live[index], item) {
 		return index
 	}
-	for i := range live {
-		if !used[i] && holds(live[i], item) {
-			return i
+	if c.exhaustive {
+		for i := range c.live {
+			if !c.used[i] && holds(c.live[i], item) {
+				return i
+			}
 		}
 	}
-	fields, ok := item.(map[string]any)
+	name, ok := nameOf(item)
 	if !ok {
 		return -1
 	}
+	places := c.names[name]
+	for len(places) > 0 && c.used[places[0]] {
+		places = places[1:]
+	}
+	c.names[name] = places
+	if len(places) == 0 {
+		return -1
+	}
+	return places[0]
+}
+
+// nameOf returns the field by which items of most lists are told apart.
+func nameOf(item any) (string, bool) {
+	fields, _ := item.(map[string]any)
 	name, ok := fields["name"].(string)
-	if !ok {
-		return -1
-	}
-	for i := range live {
-		if entry, ok := live[i].(map[string]any); ok && !used[i] && entry["name"] == name {
-			return i
-		}
-	}
-	return -1
+	return name, ok
 }
 
 // holds reports whether live holds everything that want gives.
@@ -292,11 +340,38 @@ func sameObject(a, b *unstructured.Unstructured) bool {
 }
 
 func typed(object *unstructured.Unstructured) (runtime.Object, error) {
+	if err := checkQuantities(object.Object); err != nil {
+		return nil, err
+	}
 	out, err := clientgoscheme.Scheme.New(object.GroupVersionKind())
 	if err != nil {
 		return nil, err
 	}
 	return out, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, out)
+}
+
+// checkQuantities returns an error if a text in a value would be a quantity that takes too long
+// to be decoded.
+func checkQuantities(value any) error {
+	switch value := value.(type) {
+	case map[string]any:
+		for _, child := range value {
+			if err := checkQuantities(child); err != nil {
+				return err
+			}
+		}
+	case []any:
+		for _, child := range value {
+			if err := checkQuantities(child); err != nil {
+				return err
+			}
+		}
+	case string:
+		if quantity.HasExponent(value) {
+			return quantity.Check(value)
+		}
+	}
+	return nil
 }
 
 // contentHash identifies the part of a live object that a manifest can be

@@ -1,12 +1,14 @@
 package work
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 )
 
@@ -247,5 +249,43 @@ func TestGivenTooLarge(t *testing.T) {
 	}
 	if _, err := decodeGiven("nonsense"); err == nil {
 		t.Error("nonsense was decoded")
+	}
+}
+
+// TestEnforceIsNotQuadratic: none of these returns within the time of a test if each item of a list is
+// compared with each other.
+func TestEnforceIsNotQuadratic(t *testing.T) {
+	const items = 200_000
+	live, want := object(t, `{apiVersion: v1, kind: X, metadata: {name: a}}`), object(t, `{apiVersion: v1, kind: X, metadata: {name: a}}`)
+	var numbers, reversed, named, renamed []any
+	for i := range items {
+		numbers, reversed = append(numbers, int64(i)), append(reversed, int64(items-i))
+		named = append(named, map[string]any{"name": fmt.Sprint(i), "defaulted": true})
+		renamed = append(renamed, map[string]any{"name": fmt.Sprint(items - 1 - i)})
+	}
+	live.Object["numbers"], want.Object["numbers"] = numbers, reversed
+	live.Object["named"], want.Object["named"] = named, renamed
+	var owners []metav1.OwnerReference
+	for i := range 10_000 {
+		owners = append(owners, metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "p", UID: types.UID(fmt.Sprint(i))})
+	}
+	want.SetOwnerReferences(owners)
+	got := enforce(live, want)
+	if !holds(got.Object["numbers"], want.Object["numbers"]) || len(got.GetOwnerReferences()) != len(owners) {
+		t.Error("enforce() does not hold what is wanted")
+	}
+	for i, item := range got.Object["named"].([]any) {
+		if entry := item.(map[string]any); entry["name"] != fmt.Sprint(items-1-i) || entry["defaulted"] != true {
+			t.Fatalf("item %d is %v, want the live item of its name", i, entry)
+		}
+	}
+}
+
+// TestQuantitiesAreNotCompared: the parser of quantities does not return from this one.
+func TestQuantitiesAreNotCompared(t *testing.T) {
+	live := object(t, `{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: a, resources: {limits: {cpu: "1"}}}]}}`)
+	want := object(t, `{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: a, resources: {limits: {cpu: "1e-2147483647"}}}]}}`)
+	if sameObject(live, enforce(live, want)) {
+		t.Error("sameObject() = true, want false")
 	}
 }

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/bounded"
 )
 
 func paths(paths ...string) []workv1.FeedbackRule {
@@ -68,7 +69,7 @@ func TestFeedback(t *testing.T) {
 		"not well known": {live: `{apiVersion: v1, kind: ConfigMap}`, rules: wellKnown, fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := feedback(object(t, test.live), test.rules, FeedbackPaths{})
+			got, err := feedback(bounded.NewBudget(), object(t, test.live), test.rules, FeedbackPaths{})
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Error(diff)
 			}
@@ -80,10 +81,7 @@ func TestFeedback(t *testing.T) {
 }
 
 func TestConditionRules(t *testing.T) {
-	evaluator, err := newEvaluator(FeedbackPaths{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	evaluator := newEvaluator(FeedbackPaths{})
 	cel := func(expressions ...string) workv1.ConditionRule {
 		return workv1.ConditionRule{Type: workv1.CelConditionExpressionsType, Condition: "C", CelExpressions: expressions}
 	}
@@ -114,7 +112,7 @@ func TestConditionRules(t *testing.T) {
 		"no well-known rules": {`{apiVersion: v1, kind: X}`, wellKnown, metav1.ConditionUnknown, workv1.ReasonConditionRuleInvalid, "*"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := evaluator.rules(t.Context(), object(t, test.live), []workv1.ConditionRule{test.rule})
+			got := evaluator.rules(t.Context(), bounded.NewBudget(), object(t, test.live), []workv1.ConditionRule{test.rule})
 			if len(got) != 1 {
 				t.Fatalf("got %v", got)
 			}
@@ -125,7 +123,7 @@ func TestConditionRules(t *testing.T) {
 	}
 	reserved := cel("true")
 	reserved.Condition = workv1.WorkApplied
-	if got := evaluator.rules(t.Context(), object(t, `{apiVersion: v1, kind: X}`), []workv1.ConditionRule{reserved}); len(got) != 0 {
+	if got := evaluator.rules(t.Context(), bounded.NewBudget(), object(t, `{apiVersion: v1, kind: X}`), []workv1.ConditionRule{reserved}); len(got) != 0 {
 		t.Errorf("a rule made %v", got)
 	}
 }
@@ -187,7 +185,7 @@ func TestIgnoreFields(t *testing.T) {
 			if test.live != "" {
 				live = object(t, test.live)
 			}
-			err := leaveToOthers(t.Context(), got, live, test.field)
+			err := leaveToOthers(t.Context(), bounded.NewBudget(), got, live, test.field)
 			if (err != nil) != test.fails {
 				t.Fatalf("error is %v", err)
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/bounded"
 )
 
 // itemTimeout bounds the requests for one object. Admission webhooks may take
@@ -26,10 +26,14 @@ type applyPass struct {
 	work    *workv1.ManifestWork
 	items   []*item
 	started time.Time
+	// budget is what the expressions of the work may still cost in this pass.
+	budget *bounded.Budget
 	// acting is whether the work was admitted to read and write its objects. If
 	// not, nothing was due when it was.
-	acting  bool
-	record  *workv1.AppliedManifestWork
+	acting bool
+	record *workv1.AppliedManifestWork
+	// entries are the resources of record; nil until one is asked for.
+	entries map[objectID]workv1.AppliedManifestResourceMeta
 	former  givenFields
 	applier *applier
 	// frozen is whether the work is complete, and nothing of it is applied.
@@ -161,7 +165,7 @@ func (p *applyPass) attempt(ctx context.Context, it *item, state *itemState) {
 	t := &task{
 		item: it, state: state, former: p.former[it.id().String()], recordedUID: types.UID(p.entry(it).UID),
 		complete: func(live *unstructured.Unstructured) bool {
-			return completable && p.evaluator.complete(ctx, live, rules)
+			return completable && p.evaluator.complete(ctx, p.budget, live, rules)
 		},
 	}
 	var live *unstructured.Unstructured
@@ -219,11 +223,15 @@ func (p *applyPass) attempt(ctx context.Context, it *item, state *itemState) {
 // entry returns what is on record about the object of an item. Every object is
 // on record but those that are only looked at.
 func (p *applyPass) entry(it *item) workv1.AppliedManifestResourceMeta {
-	at := slices.IndexFunc(p.record.Status.AppliedResources, func(entry workv1.AppliedManifestResourceMeta) bool { return entryID(entry) == it.id() })
-	if at < 0 {
-		return workv1.AppliedManifestResourceMeta{}
+	if p.entries == nil {
+		p.entries = make(map[objectID]workv1.AppliedManifestResourceMeta, len(p.record.Status.AppliedResources))
+		for _, entry := range p.record.Status.AppliedResources {
+			if _, known := p.entries[entryID(entry)]; !known {
+				p.entries[entryID(entry)] = entry
+			}
+		}
 	}
-	return p.record.Status.AppliedResources[at]
+	return p.entries[it.id()]
 }
 
 // checkReachable takes the managed cluster for unreachable if an error is no
@@ -278,8 +286,8 @@ func (p *applyPass) observe(ctx context.Context, it *item, live *unstructured.Un
 		return res
 	}
 	res.presence = present
-	res.feedback, res.feedbackErr = feedback(live, it.config.FeedbackRules, p.feedbackPaths)
-	res.rules = p.evaluator.rules(ctx, live, it.config.ConditionRules)
+	res.feedback, res.feedbackErr = feedback(p.budget, live, it.config.FeedbackRules, p.feedbackPaths)
+	res.rules = p.evaluator.rules(ctx, p.budget, live, it.config.ConditionRules)
 	return res
 }
 

@@ -7,12 +7,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/bounded"
 )
 
 // objectID names one object of the managed cluster, whatever API version it is
@@ -87,10 +89,12 @@ type mapper interface {
 func plan(ctx context.Context, mapper mapper, work *workv1.ManifestWork) []*item {
 	items := make([]*item, len(work.Spec.Workload.Manifests))
 	seen := map[objectID]int{}
+	// The hub refuses such a ManifestWork; it was stored before the hub did.
+	excess := checkConfigs(work)
 	for ordinal, manifest := range work.Spec.Workload.Manifests {
 		it := &item{ordinal: ordinal}
 		items[ordinal] = it
-		if it.err = it.resolve(ctx, mapper, work, manifest.Raw); it.err != nil {
+		if it.err = it.resolve(ctx, mapper, work, manifest.Raw, excess); it.err != nil {
 			it.object = nil
 			continue
 		}
@@ -104,7 +108,20 @@ func plan(ctx context.Context, mapper mapper, work *workv1.ManifestWork) []*item
 	return items
 }
 
-func (i *item) resolve(ctx context.Context, mapper mapper, work *workv1.ManifestWork, raw []byte) error {
+// checkConfigs returns an error if it would take too long to match the manifestConfigs of a
+// ManifestWork with its manifests.
+func checkConfigs(work *workv1.ManifestWork) error {
+	wildcards := 0
+	for _, config := range work.Spec.ManifestConfigs {
+		if strings.Contains(config.ResourceIdentifier.Name+config.ResourceIdentifier.Namespace, "*") {
+			wildcards++
+		}
+	}
+	return bounded.Configs(len(work.Spec.Workload.Manifests), len(work.Spec.ManifestConfigs), wildcards)
+}
+
+// resolve fills in the item. excess is why its config must not be looked for, nil if it may.
+func (i *item) resolve(ctx context.Context, mapper mapper, work *workv1.ManifestWork, raw []byte, excess error) error {
 	object := &unstructured.Unstructured{}
 	if err := object.UnmarshalJSON(raw); err != nil {
 		return fmt.Errorf("not a Kubernetes object: %w", err)
@@ -129,6 +146,9 @@ func (i *item) resolve(ctx context.Context, mapper mapper, work *workv1.Manifest
 	}
 	if err := normalize(object); err != nil {
 		return err
+	}
+	if excess != nil {
+		return excess
 	}
 	i.object = object
 	i.config = configFor(work.Spec.ManifestConfigs, i.id().identifier())

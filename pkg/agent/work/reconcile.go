@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/bounded"
 )
 
 // outcome is what a pass over a work came to.
@@ -61,7 +62,7 @@ func (c *Controller) reconcile(ctx context.Context, name string, woken bool) (ou
 	}
 	pass := &applyPass{
 		Controller: c, st: st, work: work, items: items, roles: rolesOf(items), started: c.now(),
-		results: make([]result, len(items)), again: resyncPeriod,
+		results: make([]result, len(items)), again: resyncPeriod, budget: bounded.NewBudget(),
 	}
 	pass.acting = pass.acts(applyOrder(items))
 	client, err := c.executors.Admit(ctx, AdmitRequest{Work: work, Targets: targets(work, items), Acting: pass.acting})
@@ -108,7 +109,7 @@ func (c *Controller) applyWork(ctx context.Context, pass *applyPass, client dyna
 	pass.frozen, pass.uids = workComplete(work, items), map[objectID]types.UID{}
 	pass.applier = &applier{
 		client: client, owner: ownerRef(record), manager: fieldManager(record.Name), guarded: guarded(work, record), unguarded: c.unguarded, now: c.now,
-		named: named, mayReplace: pass.mayReplace,
+		named: named, mayReplace: pass.mayReplace, budget: pass.budget,
 	}
 	pass.clean = !pass.frozen
 	for _, it := range ordered {

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/bounded"
+	"open-cluster-management.io/hub-apiserver/pkg/bounded/fieldpath"
 )
 
 // specHashAnnotation identifies, on an object with ignored fields, the manifest
@@ -104,7 +106,7 @@ func (a *applier) serverSideContent(ctx context.Context, t *task, live *unstruct
 			if field.Condition == workv1.IgnoreFieldsConditionOnSpokeChange && !unchanged {
 				continue
 			}
-			if err := leaveToOthers(ctx, desired, live, field); err != nil {
+			if err := leaveToOthers(ctx, a.budget, desired, live, field); err != nil {
 				return nil, false, &ignoreFieldError{err}
 			}
 			// What is left to others was judged by this version of the object.
@@ -126,10 +128,14 @@ func (a *applier) serverSideContent(ctx context.Context, t *task, live *unstruct
 // leaveToOthers removes from desired the ignored fields that have another
 // value in live. Fields with the same value stay: leaving out a field that
 // only we own would delete it.
-func leaveToOthers(ctx context.Context, desired, live *unstructured.Unstructured, field workv1.IgnoreField) error {
+func leaveToOthers(ctx context.Context, budget *bounded.Budget, desired, live *unstructured.Unstructured, field workv1.IgnoreField) error {
+	extent := bounded.ExtentOf(desired.Object)
 	var paths [][]any
 	for _, pointer := range field.JSONPointers {
-		path, err := pointerPath(desired.Object, pointer)
+		if err := budget.Spend(float64(fieldpath.ParseSteps * len(pointer))); err != nil {
+			return notEvaluated(err)
+		}
+		path, err := fieldpath.ResolvePointer(desired.Object, pointer)
 		if err != nil {
 			return err
 		}
@@ -137,23 +143,31 @@ func leaveToOthers(ctx context.Context, desired, live *unstructured.Unstructured
 			paths = append(paths, path)
 		}
 	}
-	for _, expression := range field.JSONPaths {
-		translated, err := jqFromJSONPath(expression)
+	find := func(language, text string, parse func(string) (*fieldpath.JQ, error)) error {
+		fail := func(err error) error { return fmt.Errorf("%s %q: %w", language, text, notEvaluated(err)) }
+		if err := budget.Spend(float64(fieldpath.ParseSteps * len(text))); err != nil {
+			return fail(err)
+		}
+		query, err := parse(text)
 		if err != nil {
+			return fail(err)
+		}
+		found, err := query.Paths(ctx, budget, desired.Object, extent)
+		if err != nil {
+			return fail(err)
+		}
+		paths = append(paths, found...)
+		return nil
+	}
+	for _, path := range field.JSONPaths {
+		if err := find("JSON path", path, fieldpath.ParseFields); err != nil {
 			return err
 		}
-		found, err := jqPaths(ctx, translated, desired.Object)
-		if err != nil {
-			return fmt.Errorf("JSON path %q: %w", expression, err)
-		}
-		paths = append(paths, found...)
 	}
 	for _, expression := range field.JQPathExpressions {
-		found, err := jqPaths(ctx, expression, desired.Object)
-		if err != nil {
-			return fmt.Errorf("jq path expression %q: %w", expression, err)
+		if err := find("jq path expression", expression, fieldpath.ParseJQ); err != nil {
+			return err
 		}
-		paths = append(paths, found...)
 	}
 	// From the back, so that removing an item of a list moves no other path.
 	slices.SortFunc(paths, comparePaths)

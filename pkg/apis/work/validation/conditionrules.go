@@ -1,20 +1,16 @@
 package validation
 
 import (
-	"fmt"
-	"sync"
-
 	"github.com/google/cel-go/cel"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
-	"open-cluster-management.io/hub-apiserver/pkg/apis/work/conditionrule"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/bounded/expression"
 )
 
-var conditionRuleEnvironment = sync.OnceValues(conditionrule.NewEnvironment)
-
-func validateConditionRules(rules []work.ConditionRule, fldPath *field.Path) field.ErrorList {
+func (e *expressions) validateConditionRules(rules []work.ConditionRule, fldPath *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	conditions := map[string]bool{}
 	for i, rule := range rules {
@@ -24,7 +20,7 @@ func validateConditionRules(rules []work.ConditionRule, fldPath *field.Path) fie
 			errs = append(errs, field.Duplicate(path.Child("condition"), rule.Condition))
 		}
 		conditions[rule.Condition] = true
-		if conditionrule.Reserved(rule.Condition) {
+		if workv1.IsReservedCondition(rule.Condition) {
 			errs = append(errs, field.Invalid(path.Child("condition"), rule.Condition, "is set by the agent itself, not by a rule"))
 		}
 		if rule.Condition != "" {
@@ -33,10 +29,10 @@ func validateConditionRules(rules []work.ConditionRule, fldPath *field.Path) fie
 			errs = append(errs, metav1validation.ValidateLabelName(rule.Condition, path.Child("condition"))...)
 		}
 		if rule.MessageExpression != "" {
-			errs = append(errs, validateCEL(rule.MessageExpression, cel.StringType, path.Child("messageExpression"))...)
+			errs = append(errs, e.validateCEL(rule.MessageExpression, cel.StringType, path.Child("messageExpression"))...)
 		}
 		for j, expression := range rule.CelExpressions {
-			errs = append(errs, validateCEL(expression, cel.BoolType, path.Child("celExpressions").Index(j))...)
+			errs = append(errs, e.validateCEL(expression, cel.BoolType, path.Child("celExpressions").Index(j))...)
 		}
 		if rule.Type != work.CelConditionExpressionsType {
 			continue
@@ -49,20 +45,9 @@ func validateConditionRules(rules []work.ConditionRule, fldPath *field.Path) fie
 	return errs
 }
 
-func validateCEL(expression string, result *cel.Type, fldPath *field.Path) field.ErrorList {
-	if len(expression) > maxExpressionLength {
-		return field.ErrorList{field.TooLong(fldPath, "", maxExpressionLength)}
-	}
-	env, err := conditionRuleEnvironment()
-	if err != nil {
-		return field.ErrorList{field.InternalError(fldPath, err)}
-	}
-	ast, issues := env.Compile(expression)
-	if err := issues.Err(); err != nil {
-		return field.ErrorList{field.Invalid(fldPath, expression, "is no CEL expression: "+err.Error())}
-	}
-	if out := ast.OutputType(); !out.IsExactType(result) && !out.IsExactType(cel.DynType) {
-		return field.ErrorList{field.Invalid(fldPath, expression, fmt.Sprintf("must give a %s, not a %s", result, out))}
-	}
-	return nil
+func (e *expressions) validateCEL(text string, result *cel.Type, fldPath *field.Path) field.ErrorList {
+	return e.validate(text+" "+result.String(), text, fldPath, "invalid CEL expression", func() error {
+		_, err := expression.Compile(text, result)
+		return err
+	})
 }

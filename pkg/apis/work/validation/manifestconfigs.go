@@ -3,31 +3,36 @@ package validation
 import (
 	"strings"
 
-	"github.com/itchyny/gojq"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/client-go/util/jsonpath"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/bounded/fieldpath"
 )
 
-// The parsers recurse, so an expression as long as a request would take a lot of stack.
-const maxExpressionLength = 4096
+// maxIdentifierLength bounds the name and the namespace of a resourceIdentifier, which may
+// contain wildcards. No name is longer.
+const maxIdentifierLength = 253
 
-func validateManifestConfig(config *work.ManifestConfigOption, fldPath *field.Path) field.ErrorList {
+func (e *expressions) validateManifestConfig(config *work.ManifestConfigOption, fldPath *field.Path) field.ErrorList {
 	id := fldPath.Child("resourceIdentifier")
 	errs := require(config.ResourceIdentifier.Resource, id.Child("resource"))
 	errs = append(errs, require(config.ResourceIdentifier.Name, id.Child("name"))...)
-	errs = append(errs, validateFeedbackRules(config.FeedbackRules, fldPath.Child("feedbackRules"))...)
+	for child, value := range map[string]string{"name": config.ResourceIdentifier.Name, "namespace": config.ResourceIdentifier.Namespace} {
+		if len(value) > maxIdentifierLength {
+			errs = append(errs, field.TooLong(id.Child(child), "", maxIdentifierLength))
+		}
+	}
+	errs = append(errs, e.validateFeedbackRules(config.FeedbackRules, fldPath.Child("feedbackRules"))...)
 	if config.FeedbackScrapeType != "" {
 		errs = append(errs, validateEnum(config.FeedbackScrapeType, fldPath.Child("feedbackScrapeType"),
 			work.FeedbackPollType, work.FeedbackWatchType)...)
 	}
-	errs = append(errs, validateUpdateStrategy(config.UpdateStrategy, fldPath.Child("updateStrategy"))...)
-	return append(errs, validateConditionRules(config.ConditionRules, fldPath.Child("conditionRules"))...)
+	errs = append(errs, e.validateUpdateStrategy(config.UpdateStrategy, fldPath.Child("updateStrategy"))...)
+	return append(errs, e.validateConditionRules(config.ConditionRules, fldPath.Child("conditionRules"))...)
 }
 
-func validateFeedbackRules(rules []work.FeedbackRule, fldPath *field.Path) field.ErrorList {
+func (e *expressions) validateFeedbackRules(rules []work.FeedbackRule, fldPath *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	// All values of a manifest are reported in one list, whose key is their name.
 	names := map[string]bool{}
@@ -40,26 +45,20 @@ func validateFeedbackRules(rules []work.FeedbackRule, fldPath *field.Path) field
 		for j, path := range rule.JsonPaths {
 			at := rulePath.Child("jsonPaths").Index(j)
 			errs = append(errs, validateUniqueName(path.Name, names, at.Child("name"))...)
-			errs = append(errs, validateJSONPath(path.Path, at.Child("path"))...)
+			errs = append(errs, e.validateJSONPath(path.Path, at.Child("path"))...)
 		}
 	}
 	return errs
 }
 
-func validateJSONPath(path string, fldPath *field.Path) field.ErrorList {
-	if path == "" {
-		return field.ErrorList{field.Required(fldPath, "")}
-	}
-	if len(path) > maxExpressionLength {
-		return field.ErrorList{field.TooLong(fldPath, "", maxExpressionLength)}
-	}
-	if err := jsonpath.New("").Parse("{" + path + "}"); err != nil {
-		return field.ErrorList{field.Invalid(fldPath, path, "is no JSONPath: "+err.Error())}
-	}
-	return nil
+func (e *expressions) validateJSONPath(path string, fldPath *field.Path) field.ErrorList {
+	return e.validate("jsonPath "+path, path, fldPath, "invalid JSONPath", func() error {
+		_, err := fieldpath.ParseJSONPath(path)
+		return err
+	})
 }
 
-func validateUpdateStrategy(strategy *work.UpdateStrategy, fldPath *field.Path) field.ErrorList {
+func (e *expressions) validateUpdateStrategy(strategy *work.UpdateStrategy, fldPath *field.Path) field.ErrorList {
 	if strategy == nil {
 		return nil
 	}
@@ -81,12 +80,12 @@ func validateUpdateStrategy(strategy *work.UpdateStrategy, fldPath *field.Path) 
 	}
 	conditions := map[string]bool{}
 	for i := range apply.IgnoreFields {
-		errs = append(errs, validateIgnoreField(&apply.IgnoreFields[i], conditions, fldPath.Child("ignoreFields").Index(i))...)
+		errs = append(errs, e.validateIgnoreField(&apply.IgnoreFields[i], conditions, fldPath.Child("ignoreFields").Index(i))...)
 	}
 	return errs
 }
 
-func validateIgnoreField(ignore *work.IgnoreField, conditions map[string]bool, fldPath *field.Path) field.ErrorList {
+func (e *expressions) validateIgnoreField(ignore *work.IgnoreField, conditions map[string]bool, fldPath *field.Path) field.ErrorList {
 	// Without a condition the default applies, so two such entries are the same one.
 	condition := ignore.Condition
 	if condition == "" {
@@ -96,31 +95,21 @@ func validateIgnoreField(ignore *work.IgnoreField, conditions map[string]bool, f
 		work.IgnoreFieldsConditionOnSpokeChange, work.IgnoreFieldsConditionOnSpokePresent)
 	errs = append(errs, validateUniqueName(string(condition), conditions, fldPath.Child("condition"))...)
 	for i, path := range ignore.JSONPaths {
-		errs = append(errs, validateJSONPath(path, fldPath.Child("jsonPaths").Index(i))...)
+		errs = append(errs, e.validate("fields "+path, path, fldPath.Child("jsonPaths").Index(i), "invalid JSONPath", func() error {
+			_, err := fieldpath.ParseFields(path)
+			return err
+		})...)
 	}
 	for i, pointer := range ignore.JSONPointers {
-		if !strings.HasPrefix(pointer, "/") {
-			errs = append(errs, field.Invalid(fldPath.Child("jsonPointers").Index(i), pointer, "must be a JSON pointer, which begins with /"))
-		}
+		errs = append(errs, e.validate("pointer "+pointer, pointer, fldPath.Child("jsonPointers").Index(i), "invalid JSON pointer", func() error {
+			return fieldpath.CheckPointer(pointer)
+		})...)
 	}
 	for i, expression := range ignore.JQPathExpressions {
-		path := fldPath.Child("jqPathExpressions").Index(i)
-		if len(expression) > maxExpressionLength {
-			errs = append(errs, field.TooLong(path, "", maxExpressionLength))
-		} else if err := compileJQ(expression); err != nil {
-			errs = append(errs, field.Invalid(path, expression, "is no jq expression: "+err.Error()))
-		}
+		errs = append(errs, e.validate("jq "+expression, expression, fldPath.Child("jqPathExpressions").Index(i), "invalid jq path expression", func() error {
+			_, err := fieldpath.ParseJQ(expression)
+			return err
+		})...)
 	}
 	return errs
-}
-
-// compileJQ compiles an expression, which also finds functions and variables that do
-// not exist.
-func compileJQ(expression string) error {
-	query, err := gojq.Parse(expression)
-	if err != nil {
-		return err
-	}
-	_, err = gojq.Compile(query, gojq.WithEnvironLoader(func() []string { return nil }))
-	return err
 }

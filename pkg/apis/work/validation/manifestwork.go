@@ -13,6 +13,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/ratchet"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/bounded"
 )
 
 const (
@@ -75,9 +76,7 @@ func validateSpec(spec *work.ManifestWorkSpec, limitBytes int64) field.ErrorList
 	fldPath := field.NewPath("spec")
 	errs := validateManifests(spec.Workload.Manifests, limitBytes, fldPath.Child("workload", "manifests"))
 	errs = append(errs, validateDeleteOption(spec.DeleteOption, fldPath.Child("deleteOption"))...)
-	for i := range spec.ManifestConfigs {
-		errs = append(errs, validateManifestConfig(&spec.ManifestConfigs[i], fldPath.Child("manifestConfigs").Index(i))...)
-	}
+	errs = append(errs, new(expressions).validateManifestConfigs(spec.ManifestConfigs, len(spec.Workload.Manifests), fldPath.Child("manifestConfigs"))...)
 	return append(errs, validateExecutor(spec.Executor, fldPath.Child("executor"))...)
 }
 
@@ -96,6 +95,9 @@ func validateDeleteOption(option *work.DeleteOption, fldPath *field.Path) field.
 		orphansPath := fldPath.Child("selectivelyOrphans")
 		if option.PropagationPolicy != work.DeletePropagationPolicyTypeSelectivelyOrphan {
 			errs = append(errs, field.Forbidden(orphansPath, "only for the propagationPolicy SelectivelyOrphan"))
+		}
+		if rules := len(orphans.OrphaningRules); rules > bounded.MaxOrphaningRules {
+			return append(errs, field.TooMany(orphansPath.Child("orphaningRules"), rules, bounded.MaxOrphaningRules))
 		}
 		for i, rule := range orphans.OrphaningRules {
 			rulePath := orphansPath.Child("orphaningRules").Index(i)

@@ -14,6 +14,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/fieldtest"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/bounded"
 )
 
 const (
@@ -251,7 +252,7 @@ func TestExpressionsAreBounded(t *testing.T) {
 	mw.Spec.ManifestConfigs = []work.ManifestConfigOption{{
 		ResourceIdentifier: work.ResourceIdentifier{Resource: "configmaps", Name: "c"},
 		FeedbackRules: []work.FeedbackRule{{Type: work.JSONPathsType, JsonPaths: []work.JsonPath{
-			{Name: "deep", Path: strings.Repeat(".a", maxExpressionLength)},
+			{Name: "deep", Path: strings.Repeat(".a", bounded.MaxLength)},
 		}}},
 	}}
 	fieldtest.Check(t, ValidateManifestWork(mw, 0), "spec.manifestConfigs[0].feedbackRules[0].jsonPaths[0].path: Too long")

@@ -1,0 +1,179 @@
+package fieldpath
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"open-cluster-management.io/hub-apiserver/pkg/bounded"
+)
+
+var pod = map[string]any{
+	"apiVersion": "v1", "kind": "Pod",
+	"spec": map[string]any{"replicas": int64(3), "containers": []any{
+		map[string]any{"name": "web", "image": "a", "ports": []any{int64(80)}},
+		map[string]any{"name": "sidecar", "image": "b"},
+	}},
+	"status": map[string]any{"phase": "Running", "conditions": []any{map[string]any{"type": "Ready", "status": "True"}}},
+}
+
+func union(times int, names ...string) string {
+	var path strings.Builder
+	for _, name := range names {
+		path.WriteString("[" + strings.TrimSuffix(strings.Repeat("'"+name+"',", times), ",") + "]")
+	}
+	return path.String()
+}
+
+func TestJSONPathIsBounded(t *testing.T) {
+	for path, want := range map[string]string{
+		".status.phase": "", "{.status.phase}": "", "$.status.phase": "",
+		`.status.conditions[?(@.type=="Ready")].status`: "",
+		".spec.containers[*]['name','image']":           "",
+		".spec.containers[0:1].name":                    "",
+		".status..status":                               "",
+		union(150, "status", "more", "x"):               "too expensive",
+		"..a..a..a":                                     "too expensive",
+		".spec.containers[?(@" + union(300, "ports", "x") + `=="Ready")].status`: "too expensive",
+		"{range .spec.containers[*]}{.name}{end}":                                "not one path",
+		"{.a}{.b}":                              "not one path",
+		"text{.a}":                              "unrecognized",
+		".a[1:3:9223372036854775807]":           "out of range",
+		".a[":                                   "unterminated",
+		strings.Repeat(".a", bounded.MaxLength): "no more than",
+	} {
+		_, err := ParseJSONPath(path)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("ParseJSONPath(%.60s) = %v, want an error with %q", path, err, want)
+		}
+	}
+}
+
+func TestJSONPathFinds(t *testing.T) {
+	for path, want := range map[string]string{
+		".status.phase":                            "[Running]",
+		".spec.containers[*].name":                 "[web sidecar]",
+		`.spec.containers[?(@.name=="web")].image`: "[a]",
+		".none": "[]",
+	} {
+		parsed, err := ParseJSONPath(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := parsed.Find(bounded.NewBudget(), pod, bounded.ExtentOf(pod))
+		if err != nil || fmt.Sprint(got) != want {
+			t.Errorf("Find(%s) = %v, %v, want %s", path, got, err, want)
+		}
+	}
+}
+
+// TestJSONPathDependsOnTheObject: the same path is refused for an object of which it selects
+// too much.
+func TestJSONPathDependsOnTheObject(t *testing.T) {
+	object := map[string]any{"list": make([]any, 250_000)}
+	parsed, err := ParseJSONPath(".list[*]")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := parsed.Find(bounded.NewBudget(), object, bounded.ExtentOf(object)); !errors.Is(err, bounded.ErrTooExpensive) {
+		t.Errorf("Find() = %v, want bounded.ErrTooExpensive", err)
+	}
+}
+
+func TestJQIsBounded(t *testing.T) {
+	for expression, want := range map[string]bool{
+		".spec.replicas": true, `.metadata.annotations["a/b"]`: true, ".spec.containers[0].image": true, ".spec.containers[].image": true, ".spec?": true,
+		`.spec.containers[] | select(.name == "web") | .image`:                                   true,
+		`.spec.containers[] | select((.name == "web" or "b" == .image) and .x != null) | .image`: true,
+		`(.spec | .containers)[0].ports[-1]`:                                                     true,
+		`."spec"."replicas"`:                                                                     true,
+		// Whatever has no static bound, or selects a field more than once.
+		`"a" * 1000000000`: false, ".. | .a": false, ".a, .b": false, "recurse": false, "range(1000000000)": false, "[limit(5; repeat(.))]": false,
+		"reduce range(10) as $i (.; .)": false, "def f: f; f": false, ".a[1:2]": false, ".a[.b]": false, `.["\(.a)"]`: false, "paths": false, "getpath([\"a\"])": false,
+		"select(.a)": false, "select(.a == .b)": false, "select(.a[] == 1)": false, `select(.a | test("(a*)*"))`: false, "select(.a == (1, 2))": false, "input": false, "env": false, "$ENV": false, "if .a then .b else .c end": false,
+		"try .a": false, ".a as $x | $x": false, ".a // .b": false, ".a += 1": false, "{a: .b}": false, "[.a]": false, "@base64": false, "label $f | .a": false, "": false,
+		strings.Repeat("(", 2000): false,
+	} {
+		if _, err := ParseJQ(expression); (err == nil) != want {
+			t.Errorf("ParseJQ(%.60s) = %v, want success %v", expression, err, want)
+		}
+	}
+}
+
+func TestJQSelects(t *testing.T) {
+	for expression, want := range map[string]string{
+		".spec.replicas": "[[spec replicas]]",
+		`.spec.containers[] | select(.name == "sidecar") | .image`:       "[[spec containers 1 image]]",
+		".spec.containers[].name":                                        "[[spec containers 0 name] [spec containers 1 name]]",
+		`.spec.containers[] | select(.ports[0] == 80 and .name != null)`: "[[spec containers 0]]",
+	} {
+		query, err := ParseJQ(expression)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := query.Paths(t.Context(), bounded.NewBudget(), pod, bounded.ExtentOf(pod))
+		if err != nil || fmt.Sprint(got) != want {
+			t.Errorf("Paths(%s) = %v, %v, want %s", expression, got, err, want)
+		}
+	}
+}
+
+func TestFieldsAreTranslated(t *testing.T) {
+	for path, want := range map[string]string{
+		".spec.replicas": "[[spec replicas]]", "{.spec['replicas']}": "[[spec replicas]]", "$.spec.containers[0].image": "[[spec containers 0 image]]",
+		".spec.containers[*].name":                 "[[spec containers 0 name] [spec containers 1 name]]",
+		`.spec.containers[?(@.name=="web")].image`: "[[spec containers 0 image]]",
+	} {
+		query, err := ParseFields(path)
+		if err != nil {
+			t.Errorf("ParseFields(%s) = %v", path, err)
+			continue
+		}
+		got, err := query.Paths(t.Context(), bounded.NewBudget(), pod, bounded.ExtentOf(pod))
+		if err != nil || fmt.Sprint(got) != want {
+			t.Errorf("Paths(%s) = %v, %v, want %s", path, got, err, want)
+		}
+	}
+	for _, path := range []string{"..name", ".a[?(@.b>1)]", ".a[0:2]", "{.a", ".", ""} {
+		if _, err := ParseFields(path); err == nil {
+			t.Errorf("ParseFields(%s) succeeded", path)
+		}
+	}
+}
+
+func FuzzJSONPath(f *testing.F) {
+	for _, seed := range []string{".status.phase", `{.a[?(@.type=="Ready")]['b','c']}`, "..a", ".a[1:2:3]", "['a'][*]"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if parsed, err := ParseJSONPath(text); err == nil {
+			_, _ = parsed.Find(bounded.NewBudget(), pod, bounded.ExtentOf(pod))
+		}
+	})
+}
+
+// FuzzJQ checks that no expression selects a field more than once.
+func FuzzJQ(f *testing.F) {
+	for _, seed := range []string{".spec.replicas", `.spec.containers[] | select(.name == "web") | .image`, `.a["b"]?`, `."a"[-1]`} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		query, err := ParseJQ(text)
+		if err != nil {
+			return
+		}
+		paths, err := query.Paths(t.Context(), bounded.NewBudget(), pod, bounded.ExtentOf(pod))
+		if err != nil {
+			return
+		}
+		seen := map[string]bool{}
+		for _, path := range paths {
+			if key := fmt.Sprintf("%#v", path); seen[key] {
+				t.Errorf("Paths(%s) selects %v more than once", text, path)
+			} else {
+				seen[key] = true
+			}
+		}
+	})
+}
