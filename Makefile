@@ -56,6 +56,15 @@ test-skew: devhub build ## Run the conformance tests against hubs 1.36.3 and 1.3
 bench: devhub build postgres ## Measure; prints figures and judges none
 	go test -buildvcs=false -run '^$$' -bench . -benchtime 1x -timeout 30m ./test/bench/...
 
+.PHONY: hostile
+hostile: devhub build ## Send hostile input to a hub and an agent, HOSTILE_INPUTS=4 of each class; fails if any costs too much
+	@$(GOBUILD) -o bin/hostile ./hack/hostile
+	@exec bin/hostile
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target of the repository for FUZZTIME=30s
+	@hack/fuzz.sh
+
 .PHONY: generate
 generate: ## Generate code from the types in pkg/apis
 	hack/update-codegen.sh

@@ -7,6 +7,8 @@
 //	BENCH_NAMESPACES  namespaces that are labelled; 100 if not given
 //	BENCH_ACCOUNTS    idle ManagedServiceAccounts; 5000 if not given
 //	BENCH_CLUSTERS    clusters that are registered; 1000 if not given
+//	HOSTILE_MINUTES   how long hostile authors work; 1 if not given
+//	HOSTILE_SEED      seed of what they write; 1 if not given
 //	SEARCH_CLUSTERS, SEARCH_PER_CLUSTER  clusters of the fleet that is searched, and resources of each; 100 and 5000 if not given
 //	KEEP              a directory to keep data and logs in
 package bench

@@ -1,0 +1,147 @@
+package hostile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// Options say what a campaign sends.
+type Options struct {
+	Seed uint64
+	// Inputs is how many inputs of each class are sent.
+	Inputs int
+	// Deadline is when the campaign begins no further input; none if zero.
+	Deadline time.Time
+	// Only selects classes; nil for all.
+	Only *regexp.Regexp
+	// Repeat is one case to send instead.
+	Repeat *Case
+	// Out receives the progress and the result.
+	Out io.Writer
+}
+
+// cases are what a campaign sends: round after round one input of every class, the
+// largest ones first, so that a campaign that ends early has seen every class.
+func (o *Options) cases() []Case {
+	if o.Repeat != nil {
+		return []Case{*o.Repeat}
+	}
+	classes := slices.DeleteFunc(Classes(), func(c Class) bool { return o.Only != nil && !o.Only.MatchString(c.String()) })
+	var out []Case
+	random := rand.New(rand.NewPCG(o.Seed, 0))
+	for round := range o.Inputs {
+		for i := range classes {
+			size := []int{100, 50, 75, 25}[round%4]
+			if round >= 4 {
+				size = 1 + random.IntN(100)
+			}
+			out = append(out, Case{Class: &classes[i], Size: size, Seed: random.Uint64()})
+		}
+	}
+	return out
+}
+
+// tally is a row of the result.
+type tally struct {
+	language                          string
+	inputs, refused, answered, failed int
+	over                              int
+	cpu                               time.Duration
+	memory                            int64
+	latencies                         []time.Duration
+}
+
+// Campaign sends inputs and writes a table of what they have cost. It returns an error
+// if an input is over the bound.
+func Campaign(ctx context.Context, site *Site, o Options) error {
+	idle, err := site.Calibrate(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(o.Out, "seed %d; idle: server %d MB, agent %d MB, requests of others p99 %s\n", o.Seed, site.server.memory>>20, site.agent.memory>>20, idle.Round(time.Millisecond/10))
+	var rows []*tally
+	var over []string
+	for _, c := range o.cases() {
+		if ctx.Err() != nil || !o.Deadline.IsZero() && time.Now().After(o.Deadline) {
+			break
+		}
+		site.prober.take()
+		input := c.Input()
+		started := time.Now()
+		verdict, err := site.Run(ctx, input)
+		if err != nil {
+			return fmt.Errorf("%s: %w", c, err)
+		}
+		i := slices.IndexFunc(rows, func(r *tally) bool { return r.language == c.Class.Language })
+		if i < 0 {
+			i, rows = len(rows), append(rows, &tally{language: c.Class.Language})
+		}
+		rows[i].add(verdict, site.prober.take())
+		if len(verdict.Over) > 0 {
+			text := fmt.Sprintf("%s\n\t%s\n\t%s\n\t%s", c, strings.Join(verdict.Over, "\n\t"), cut(excerpt(input), 400), cut(verdict.Message, 300))
+			over = append(over, text)
+			fmt.Fprintln(o.Out, "OVER", text)
+		} else {
+			fmt.Fprintf(o.Out, "ok   %s: %s, %d ms of CPU, %d MB, in %.1f s: %s\n", c, verdict.Outcome, verdict.CPU.Milliseconds(), verdict.Memory>>20, time.Since(started).Seconds(), cut(strings.ReplaceAll(verdict.Message, "\n", " "), 160))
+		}
+	}
+	o.table(rows, idle)
+	if len(over) > 0 {
+		fmt.Fprintf(o.Out, "\nover the bound, to be repeated one by one with HOSTILE_REPEAT:\n%s\n", strings.Join(over, "\n"))
+		return fmt.Errorf("%d inputs are over the bound", len(over))
+	}
+	return context.Cause(ctx)
+}
+
+func (t *tally) add(verdict *Verdict, latencies []time.Duration) {
+	t.inputs++
+	switch verdict.Outcome {
+	case Refused:
+		t.refused++
+	case Answered:
+		t.answered++
+	default:
+		t.failed++
+	}
+	if len(verdict.Over) > 0 {
+		t.over++
+	}
+	t.cpu, t.memory = max(t.cpu, verdict.CPU), max(t.memory, verdict.Memory)
+	t.latencies = append(t.latencies, latencies...)
+}
+
+func (o *Options) table(rows []*tally, idle time.Duration) {
+	w := tabwriter.NewWriter(o.Out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	_, _ = fmt.Fprintf(w, "\nlanguage\tinputs\trefused\tanswered\tfailed\tmax CPU\tmax memory\tothers p99\tover the bound\t\n")
+	for _, r := range rows {
+		_, _ = fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%.2f s\t%d MB\t%s\t%d\t\n", r.language, r.inputs, r.refused, r.answered, r.failed, r.cpu.Seconds(), r.memory>>20, p99(r.latencies).Round(time.Millisecond/10), r.over)
+	}
+	if err := errors.Join(w.Flush()); err != nil {
+		fmt.Fprintln(o.Out, err)
+	}
+	fmt.Fprintf(o.Out, "others p99 when idle: %s\n", idle.Round(time.Millisecond/10))
+}
+
+// excerpt is the beginning of the last request of an input.
+func excerpt(input Input) string {
+	request := input.Requests[len(input.Requests)-1]
+	body := string(request.Body)
+	if request.Gzip {
+		body = fmt.Sprintf("%d bytes of gzip", len(request.Body))
+	}
+	for _, key := range []string{"celExpressions", "messageExpression", "jqPathExpressions", "jsonPaths", "jsonPointers"} {
+		if i := strings.Index(body, `"`+key); i >= 0 {
+			body = body[i:]
+			break
+		}
+	}
+	return fmt.Sprintf("%s %s as %s: %q", request.Method, cut(request.Path, 300), request.As, cut(body, 300))
+}

@@ -1,0 +1,11 @@
+package hostile
+
+import "slices"
+
+// Classes is the table of generators.
+func Classes() []Class {
+	return slices.Concat(
+		celClasses(), jqClasses(), jsonPathClasses(), selectorClasses(), searchClasses(), graphQLClasses(),
+		reportClasses(), manifestClasses(), permissionClasses(), otherClasses(),
+	)
+}

@@ -1,0 +1,151 @@
+package hostile
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// classSize is the size of the input of each class, corpusSeed its seed.
+	classSize  = 20
+	corpusSeed = 1
+	// atOnce is how many inputs are sent at the same time.
+	atOnce = 8
+)
+
+// doubled is a list of 2^n items.
+func doubled(n int) string {
+	return "[[1]]" + strings.Repeat(".map(x, x + x)", n)
+}
+
+// rule is a ManifestWork with an expression in a condition rule.
+func rule(expression string) Input {
+	return configuredWith(fields{"conditionRules": []any{fields{"condition": "Hostile", "type": "CEL", "celExpressions": []string{expression}}}}, "Hostile")
+}
+
+// without is a ManifestWork that is applied without what an expression selects.
+func without(kind string, expression string) Input {
+	return configuredWith(fields{"updateStrategy": fields{"type": "ServerSideApply", "serverSideApply": fields{"force": true, "ignoreFields": []any{fields{"condition": "OnSpokePresent", kind: []string{expression}}}}}})
+}
+
+// small generates as little as can be.
+func small() *Gen { return Case{Class: &Class{}, Size: 1}.gen() }
+
+func configuredWith(config fields, reported ...string) Input {
+	return configured(small(), config, reported...)
+}
+
+// corpus are inputs of which it is known what becomes of them. Path is part of the answer,
+// as the field that a refusal names.
+var corpus = []struct {
+	name    string
+	input   Input
+	outcome Outcome
+	path    string
+}{
+	{"CEL over the object", rule("object.data.n == '1' && object.data.all(k, k != '')"), Answered, ""},
+	{"CEL of types that double", rule("[1]" + strings.Repeat(".map(x, {'a': x, 'b': x})", 30) + ".size() > 0"), Refused, "celExpressions[0]"},
+	{"CEL of nested maps", rule(repeat(24, "true", func(i int, inner string) string { return "{'a': 1}.all(" + name(i) + ", " + inner + ")" })), Refused, "celExpressions[0]"},
+	{"CEL in a list of 2^48", rule(doubled(48) + ".exists(x, 2 in x)"), Refused, "celExpressions[0]"},
+	{"CEL of equal lists of 2^48", rule("[" + doubled(48) + "].all(x, x == x)"), Refused, "celExpressions[0]"},
+	{"CEL with a macro that copies", rule("optional.of(1)" + strings.Repeat(".optMap(x, x + 1)", 30) + ".hasValue()"), Refused, "celExpressions[0]"},
+	{"jq of paths", without("jqPathExpressions", `.data | select(.n == "1") | .k`), Answered, ""},
+	{"jq that repeats text", without("jqPathExpressions", `.data[("a" * 1000000000) | tostring]`), Refused, "jqPathExpressions[0]"},
+	{"jq that never ends", without("jqPathExpressions", `def f: f; f`), Refused, "jqPathExpressions[0]"},
+	{"JSON path", without("jsonPaths", ".data.k"), Answered, ""},
+	{"nested report", Input{Requests: []Request{{As: Agent, Method: http.MethodPost, Path: syncPath, Body: []byte(`{"addResources":[` + resourceJSON(1, `,"p":`+strings.Repeat("[", 1_000_000)) + `]}`)}}}, Refused, "exceeded max depth"},
+	{"nested GraphQL", post(Tenant, searchPath+"/graphql", fields{"query": strings.Repeat("{ search ", 10_000)}), Refused, "nesting depth"},
+	{"GraphQL of many selections", post(Tenant, searchPath+"/graphql", fields{"query": "{" + each(5_000, " ", func(i int) string { return fmt.Sprintf("a%d: messages { id }", i) }) + "}"}), Answered, "too many selections"},
+	{"search for many values", post(Tenant, searchPath+"/searches", fields{"apiVersion": "search.open-cluster-management.io/v1alpha1", "kind": "Search", "spec": fields{"keywords": manyStrings(5_000, "a")}}), Refused, "spec"},
+	{"nested manifest", manifests(small(), configMapJSON(object, `,"x":`+strings.Repeat("[", 20_000)+strings.Repeat("]", 20_000))), Refused, "depth"},
+}
+
+// TestCorpus sends inputs of which it is known what becomes of them, and one of every
+// class, which must be refused, or evaluated and reported. The server and the agent must
+// still answer then. What inputs cost is judged by make hostile.
+func TestCorpus(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	site, err := NewSite(ctx, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := site.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for i, c := range corpus {
+		group.Go(func() error {
+			verdict, err := site.Try(ctx, c.input.Named(fmt.Sprintf("corpus-%d", i)))
+			if err != nil {
+				return fmt.Errorf("%s: %w", c.name, err)
+			}
+			if verdict.Outcome != c.outcome || len(verdict.Over) > 0 || !strings.Contains(verdict.Message, c.path) {
+				t.Errorf("Try(%s) = %s %q %s, want %s with %q", c.name, verdict.Outcome, verdict.Over, cut(verdict.Message, 500), c.outcome, c.path)
+			}
+			return nil
+		})
+	}
+	classes := Classes()
+	for i := range classes {
+		group.Go(func() error {
+			c := Case{Class: &classes[i], Size: classSize, Seed: corpusSeed}
+			verdict, err := site.Try(ctx, c.Input().Named(fmt.Sprintf("class-%d", i)))
+			if err != nil {
+				return fmt.Errorf("%s: %w", c, err)
+			}
+			if verdict.Outcome == Failed || len(verdict.Over) > 0 {
+				t.Errorf("Try(%s) = %s %q, want it to be refused, or answered and reported", c, verdict.Outcome, verdict.Over)
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	for i, input := range usual() {
+		verdict, err := site.Try(t.Context(), input)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if verdict.Outcome != Answered || len(verdict.Over) > 0 {
+			t.Errorf("Try(usual input %d) afterwards = %s %q %s, want %s", i, verdict.Outcome, verdict.Over, cut(verdict.Message, 300), Answered)
+		}
+	}
+}
+
+// TestCasesAreReproducible generates every class twice, and from the text of its case.
+func TestCasesAreReproducible(t *testing.T) {
+	classes := Classes()
+	seen := map[string]bool{}
+	for i := range classes {
+		c := Case{Class: &classes[i], Size: 10, Seed: 7}
+		if seen[c.String()] {
+			t.Errorf("class %s is there twice", c.Class)
+		}
+		seen[c.String()] = true
+		if c.Class.Language == "csr" {
+			continue // the keys are new each time
+		}
+		parsed, err := ParseCase(c.String())
+		if err != nil {
+			t.Errorf("ParseCase(%s): %v", c, err)
+			continue
+		}
+		one, two := c.Input(), parsed.Input()
+		for j := range one.Requests {
+			if string(one.Requests[j].Body) != string(two.Requests[j].Body) || one.Requests[j].Path != two.Requests[j].Path {
+				t.Errorf("Input(%s) differs the second time", c)
+			}
+		}
+	}
+}

@@ -1,0 +1,250 @@
+package hostile
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Names of what the inputs are about.
+const (
+	// AgentCluster has an agent, which applies the ManifestWorks of the tenant.
+	AgentCluster = "cluster1"
+	// BareCluster has no agent: the inputs are sent in its place.
+	BareCluster = "cluster2"
+	// Namespace is on the managed cluster, for what the ManifestWorks apply.
+	Namespace = "hostile-objects"
+	// object is the name of every input's object: one input is sent after another.
+	object = "hostile"
+)
+
+// Identity is who sends a request.
+type Identity string
+
+const (
+	// Tenant may write ManifestWorks, ClusterPermissions and ManagedServiceAccounts in the
+	// namespace of AgentCluster, and search.
+	Tenant Identity = "tenant"
+	// Agent is the agent of BareCluster.
+	Agent Identity = "agent"
+	// Applicant is the agent of a cluster that asks to be registered.
+	Applicant Identity = "applicant"
+)
+
+// Request is one HTTP request.
+type Request struct {
+	As           Identity
+	Method, Path string
+	// ContentType is that of Body; JSON if empty.
+	ContentType string
+	// Gzip says that Body is compressed.
+	Gzip bool
+	Body []byte
+}
+
+// Input is what one hostile caller sends, one request after another.
+type Input struct {
+	Requests []Request
+	// Created is the path of an object that an administrator deletes afterwards.
+	Created string
+	// Reported are conditions that the agent reports of the manifest of a ManifestWork.
+	Reported []string
+}
+
+// Class is a row of [Classes].
+type Class struct {
+	// Language is what the input is written in, and Name the class of input.
+	Language, Name string
+	// Generate returns an input of the class.
+	Generate func(*Gen) Input
+}
+
+// String returns the class as HOSTILE_ONLY selects it.
+func (c *Class) String() string { return c.Language + "/" + c.Name }
+
+// Case is one input of a class.
+type Case struct {
+	Class *Class
+	Size  int
+	Seed  uint64
+}
+
+// String returns the case as HOSTILE_REPEAT takes it.
+func (c Case) String() string { return fmt.Sprintf("%s/%d/%d", c.Class, c.Size, c.Seed) }
+
+// Input generates the input.
+func (c Case) Input() Input { return c.Class.Generate(c.gen()) }
+
+func (c Case) gen() *Gen {
+	of := fnv.New64a()
+	_, _ = of.Write([]byte(c.Class.String()))
+	return &Gen{Rand: rand.New(rand.NewPCG(c.Seed, of.Sum64())), Size: c.Size}
+}
+
+// ParseCase returns the case that a text names.
+func ParseCase(text string) (Case, error) {
+	parts := strings.Split(text, "/")
+	if len(parts) != 4 {
+		return Case{}, fmt.Errorf("case %q: want language/class/size/seed", text)
+	}
+	size, err := strconv.Atoi(parts[2])
+	if err != nil || size < 1 || size > 100 {
+		return Case{}, fmt.Errorf("case %q: the size must be from 1 to 100", text)
+	}
+	seed, err := strconv.ParseUint(parts[3], 10, 64)
+	if err != nil {
+		return Case{}, fmt.Errorf("case %q: the seed: %w", text, err)
+	}
+	for _, class := range Classes() {
+		if class.String() == parts[0]+"/"+parts[1] {
+			return Case{Class: &class, Size: size, Seed: seed}, nil
+		}
+	}
+	return Case{}, fmt.Errorf("case %q: there is no such class", text)
+}
+
+// Gen is what a generator draws from.
+type Gen struct {
+	*rand.Rand
+	// Size is from 1 to 100.
+	Size int
+}
+
+// upTo returns a number from low to high. The size decides, in geometric steps; half of
+// the numbers are smaller than that.
+func (g *Gen) upTo(low, high int) int {
+	most := int(math.Round(float64(low) * math.Pow(float64(high)/float64(low), float64(g.Size)/100)))
+	if g.IntN(2) == 0 {
+		return most
+	}
+	return low + g.IntN(most-low+1)
+}
+
+// name returns the n-th of any number of short names.
+func name(n int) string {
+	if n < 26 {
+		return string(rune('a' + n))
+	}
+	return "v" + strconv.Itoa(n)
+}
+
+func pick[T any](g *Gen, of ...T) T { return of[g.IntN(len(of))] }
+
+// each joins n texts.
+func each(n int, separator string, text func(i int) string) string {
+	var out strings.Builder
+	for i := range n {
+		if i > 0 {
+			out.WriteString(separator)
+		}
+		out.WriteString(text(i))
+	}
+	return out.String()
+}
+
+// fill replaces % in a text by a value, as often as it is there.
+func fill(text, value string) string { return strings.ReplaceAll(text, "%", value) }
+
+// repeat writes an expression into itself, n times.
+func repeat(n int, start string, around func(i int, inner string) string) string {
+	for i := range n {
+		start = around(i, start)
+	}
+	return start
+}
+
+// within shortens n until the text is of at most so many bytes.
+func within(limit, n int, text func(n int) string) string {
+	out := text(n)
+	for n > 1 && len(out) > limit {
+		n = max(1, min(n-1, n*limit/len(out)))
+		out = text(n)
+	}
+	return out
+}
+
+// fields is a JSON object.
+type fields = map[string]any
+
+func encode(value any) []byte {
+	content, err := json.Marshal(value)
+	if err != nil {
+		panic(err) // a generator's own value
+	}
+	return content
+}
+
+const (
+	worksPath       = "/apis/work.open-cluster-management.io/v1/namespaces/" + AgentCluster + "/manifestworks"
+	permissionsPath = "/apis/rbac.open-cluster-management.io/v1alpha1/namespaces/" + AgentCluster + "/clusterpermissions"
+	accountsPath    = "/apis/authentication.open-cluster-management.io/v1beta1/namespaces/" + AgentCluster + "/managedserviceaccounts"
+	searchPath      = "/apis/search.open-cluster-management.io/v1alpha1"
+	clustersPath    = "/apis/cluster.open-cluster-management.io/v1/managedclusters"
+)
+
+// create has an identity create an object, as a dry run first.
+func create(as Identity, path string, body []byte) Input {
+	return Input{
+		Requests: []Request{{As: as, Method: "POST", Path: path + "?dryRun=All", Body: body}, {As: as, Method: "POST", Path: path, Body: body}},
+		Created:  path + "/" + object,
+	}
+}
+
+// work has the tenant create a ManifestWork.
+func work(spec fields, reported ...string) Input {
+	if spec["deleteOption"] == nil {
+		spec["deleteOption"] = fields{"propagationPolicy": "Orphan"}
+	}
+	input := create(Tenant, worksPath, encode(fields{
+		"apiVersion": "work.open-cluster-management.io/v1", "kind": "ManifestWork",
+		"metadata": fields{"name": object}, "spec": spec,
+	}))
+	input.Reported = append([]string{"Applied"}, reported...)
+	return input
+}
+
+// configMap is the object that the ManifestWorks of expressions are about.
+func configMap(data fields) fields {
+	return fields{"apiVersion": "v1", "kind": "ConfigMap", "metadata": fields{"namespace": Namespace, "name": object}, "data": data}
+}
+
+// data is content for a ConfigMap: many keys, long values, or both.
+func data(g *Gen) fields {
+	out := fields{"k": strings.Repeat("a", g.upTo(1, 20_000)), "p": "(a+)+$", "n": "1"}
+	for i := range g.upTo(1, 2_000) {
+		out["key"+strconv.Itoa(i)] = strings.Repeat("v", 1+g.IntN(20))
+	}
+	return out
+}
+
+// configured is a ManifestWork of one ConfigMap, with what its manifestConfig says.
+func configured(g *Gen, config fields, reported ...string) Input {
+	config["resourceIdentifier"] = fields{"resource": "configmaps", "namespace": Namespace, "name": object}
+	return work(fields{
+		"workload":        fields{"manifests": []any{configMap(data(g))}},
+		"manifestConfigs": []any{config},
+	}, reported...)
+}
+
+// Named returns the input with another name for its object, for authors that work at the
+// same time.
+func (i Input) Named(name string) Input {
+	i.Requests = slices.Clone(i.Requests)
+	for at := range i.Requests {
+		request := &i.Requests[at]
+		request.Body = bytes.ReplaceAll(request.Body, []byte(`"`+object+`"`), []byte(`"`+name+`"`))
+		if path, found := strings.CutSuffix(request.Path, "/"+object); found {
+			request.Path = path + "/" + name
+		}
+	}
+	if path, found := strings.CutSuffix(i.Created, "/"+object); found {
+		i.Created = path + "/" + name
+	}
+	return i
+}

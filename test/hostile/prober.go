@@ -1,0 +1,68 @@
+package hostile
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+// prober measures how long the requests of others take.
+type prober struct {
+	mu sync.Mutex
+	// latencies are those since the last take; a paused prober notes none.
+	latencies []time.Duration
+	paused    bool
+}
+
+// probe sends usual requests of an administrator, one after another, until ctx ends.
+func (p *prober) probe(ctx context.Context, client *http.Client, host string) {
+	account := fmt.Appendf(nil, `{"apiVersion":"authentication.open-cluster-management.io/v1beta1","kind":"ManagedServiceAccount","metadata":{"name":"probe"},"spec":{"rotation":{}}}`)
+	requests := []Request{
+		{Method: http.MethodGet, Path: worksPath + "/probe"},
+		{Method: http.MethodGet, Path: permissionsPath + "?limit=10"},
+		{Method: http.MethodPost, Path: accountsPath + "?dryRun=All", Body: account},
+		{Method: http.MethodGet, Path: clustersPath + "/" + AgentCluster},
+	}
+	for i := 0; ctx.Err() == nil; i++ {
+		started := time.Now()
+		_, _, _ = send(ctx, client, host, requests[i%len(requests)])
+		took := time.Since(started)
+		p.mu.Lock()
+		if !p.paused {
+			p.latencies = append(p.latencies, took)
+		}
+		p.mu.Unlock()
+		select {
+		case <-ctx.Done():
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// pause has the prober note nothing, or note latencies again.
+func (p *prober) pause(paused bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.paused = paused
+}
+
+// take returns the latencies since the last time.
+func (p *prober) take() []time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	taken := p.latencies
+	p.latencies = nil
+	return taken
+}
+
+// p99 returns the 99th percentile.
+func p99(latencies []time.Duration) time.Duration {
+	if len(latencies) == 0 {
+		return 0
+	}
+	slices.Sort(latencies)
+	return latencies[min(len(latencies)-1, len(latencies)*99/100)]
+}

@@ -1,0 +1,560 @@
+package hostile
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/test/localhub"
+)
+
+// The bound of an input, for the server and for the agent.
+const (
+	MaxCPU    = time.Second
+	MaxMemory = 64 << 20
+)
+
+const (
+	// answerTimeout is how long an answer, or the report of the agent, may take on a busy
+	// machine. What an input costs is measured in CPU time.
+	answerTimeout = 20 * time.Second
+	// burned is the CPU time after which the process is restarted.
+	burned = 10 * time.Second
+	// inventory is how many resources there are to search.
+	inventory = 20_000
+)
+
+// Site is a hub with a managed cluster that has an agent, and one that has none.
+type Site struct {
+	Fleet *localhub.Fleet
+
+	host          string
+	clients       map[Identity]*http.Client
+	admin         *http.Client
+	managed       *kubernetes.Clientset
+	server, agent *meter
+	prober        prober
+	stopProber    func()
+}
+
+// NewSite starts a site. The server and the agent have the limits of their manifests.
+func NewSite(ctx context.Context, dir string) (*Site, error) {
+	fleet, err := localhub.NewFleet(localhub.FleetOptions{Dir: filepath.Join(dir, "fleet"), Clusters: []string{AgentCluster}, NoFsync: true})
+	if err != nil {
+		return nil, err
+	}
+	agent := fleet.Members[0].Agent
+	if fleet.Server.Env, err = environment("deploy", "base"); err != nil {
+		return nil, err
+	}
+	if agent.Env, err = environment("agent"); err != nil {
+		return nil, err
+	}
+	s := &Site{
+		Fleet: fleet, clients: map[Identity]*http.Client{}, stopProber: func() {},
+		server: &meter{process: fleet.Server.Process}, agent: &meter{process: agent.Process},
+	}
+	if err := fleet.Start(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.connect(ctx); err != nil {
+		return nil, errors.Join(err, s.Stop())
+	}
+	return s, nil
+}
+
+// environment is what the Deployment in a directory of artifacts says of memory.
+func environment(dir ...string) ([]string, error) {
+	manifests, err := localhub.ReadManifests(filepath.Join(append([]string{localhub.Root(), "artifacts"}, dir...)...))
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, manifest := range manifests {
+		if manifest.GetKind() != "Deployment" {
+			continue
+		}
+		containers, _, err := unstructured.NestedSlice(manifest.Object, "spec", "template", "spec", "containers")
+		if err != nil {
+			return nil, err
+		}
+		for _, container := range containers {
+			variables, _, err := unstructured.NestedSlice(container.(map[string]any), "env")
+			if err != nil {
+				return nil, err
+			}
+			for _, variable := range variables {
+				name, _, _ := unstructured.NestedString(variable.(map[string]any), "name")
+				value, given, _ := unstructured.NestedString(variable.(map[string]any), "value")
+				if given && (name == "GOMEMLIMIT" || name == "GOGC") {
+					out = append(out, name+"="+value)
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
+// connect makes the identities and what they write to.
+func (s *Site) connect(ctx context.Context) error {
+	hub := s.Fleet.Hub
+	bootstrap, err := localhub.ReadManifests(filepath.Join(localhub.Root(), "artifacts", "rbac"))
+	if err != nil {
+		return err
+	}
+	if err := hub.Apply(ctx, bootstrap...); err != nil {
+		return err
+	}
+	if err := localhub.JoinCluster(ctx, hub, BareCluster); err != nil {
+		return err
+	}
+	roles, err := localhub.ReadManifests(filepath.Join(localhub.Root(), "test", "hostile", "testdata"))
+	if err != nil {
+		return err
+	}
+	if err := hub.Apply(ctx, roles...); err != nil {
+		return err
+	}
+	for identity, who := range map[Identity][]string{
+		Tenant:    {"hostile-tenant"},
+		Agent:     {localhub.AgentUser(BareCluster), localhub.AgentGroup(BareCluster)},
+		Applicant: {"hostile-applicant", "system:bootstrappers:managedcluster"},
+	} {
+		config, err := hub.UserConfig(who[0], who[1:]...)
+		if err != nil {
+			return err
+		}
+		if s.clients[identity], err = rest.HTTPClientFor(config); err != nil {
+			return err
+		}
+	}
+	config := hub.AdminConfig()
+	s.host = config.Host
+	if s.admin, err = rest.HTTPClientFor(config); err != nil {
+		return err
+	}
+	if s.managed, err = kubernetes.NewForConfig(s.Fleet.Members[0].AdminConfig()); err != nil {
+		return err
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace}}
+	if _, err := s.managed.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	return s.fill(ctx)
+}
+
+// fill reports an inventory, for searches to find.
+func (s *Site) fill(ctx context.Context) error {
+	return wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		code, _, err := send(ctx, s.clients[Agent], s.host, Request{Method: http.MethodPost, Path: syncPath, Body: Inventory(inventory)})
+		return err == nil && code == http.StatusOK, nil
+	})
+}
+
+// Stop stops the site.
+func (s *Site) Stop() error {
+	s.stopProber()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return s.Fleet.Stop(ctx)
+}
+
+// Calibrate measures what the server and the agent need when they are idle and when they
+// answer usual requests, and returns the latency that others see then.
+func (s *Site) Calibrate(ctx context.Context) (time.Duration, error) {
+	s.stopProber()
+	for _, m := range s.meters() {
+		m.busy, m.memory = 0, 0
+		if err := m.start(); err != nil {
+			return 0, err
+		}
+	}
+	for i := range 10 {
+		for _, input := range usual() {
+			if verdict, err := s.judge(ctx, input); err != nil {
+				return 0, err
+			} else if i == 0 && verdict.Outcome != Answered {
+				return 0, fmt.Errorf("a usual request is %s: %s", verdict.Outcome, verdict.Message)
+			}
+			for _, m := range s.meters() {
+				peak, err := m.peak()
+				if err != nil {
+					return 0, err
+				}
+				m.memory = max(m.memory, peak)
+			}
+		}
+	}
+	probing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.prober.probe(probing, s.admin, s.host)
+	}()
+	s.stopProber = func() {
+		stop()
+		<-done
+		s.stopProber = func() {}
+	}
+	s.prober.take()
+	for _, m := range s.meters() {
+		if err := m.start(); err != nil {
+			return 0, err
+		}
+	}
+	select {
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	case <-time.After(3 * time.Second):
+	}
+	for _, m := range s.meters() {
+		used, err := m.used()
+		if err != nil {
+			return 0, err
+		}
+		m.busy = used.Seconds() / time.Since(m.began).Seconds()
+	}
+	return p99(s.prober.take()), nil
+}
+
+func (s *Site) meters() []*meter { return []*meter{s.server, s.agent} }
+
+// usual are inputs as anybody sends them.
+func usual() []Input {
+	return []Input{
+		work(fields{
+			"workload":        fields{"manifests": []any{configMap(fields{"a": "b"})}},
+			"manifestConfigs": []any{fields{"resourceIdentifier": fields{"resource": "configmaps", "namespace": Namespace, "name": object}, "conditionRules": []any{fields{"condition": "Usual", "type": "CEL", "celExpressions": []string{"object.data.a == 'b'"}}}}},
+		}, "Usual"),
+		post(Tenant, searchPath+"/searches", fields{"apiVersion": "search.open-cluster-management.io/v1alpha1", "kind": "Search", "spec": fields{"query": "kind:Pod name:n1*", "limit": 100}}),
+		// As large as usual ones are at most: the collector leaves as much garbage.
+		work(fields{"workload": fields{"manifests": []any{configMap(fields{"a": strings.Repeat("a", 500_000)})}}}),
+		{Requests: []Request{{As: Agent, Method: http.MethodPost, Path: syncPath, Body: []byte(`{"addResources":[` + each(2_000, ",", func(i int) string { return resourceJSON(i, "") }) + `]}`)}}},
+		permission(`"clusterRole":{"rules":[{"apiGroups":[""],"resources":["configmaps"],"verbs":["get"]}]}`),
+		{Requests: []Request{{As: Agent, Method: http.MethodPost, Path: syncPath, Body: []byte(`{"addResources":[` + resourceJSON(1, "") + `]}`)}}},
+	}
+}
+
+// Outcome is what became of an input.
+type Outcome string
+
+// The outcomes of inputs.
+const (
+	Refused  Outcome = "refused"
+	Answered Outcome = "answered"
+	// Failed means that there was no answer, a server error, or no report of the agent.
+	Failed Outcome = "failed"
+)
+
+// Verdict says what an input has cost.
+type Verdict struct {
+	Outcome Outcome
+	// Message is the answer to the last request.
+	Message string
+	// CPU and Memory are the most that the server or the agent needed for one request, or
+	// for the ManifestWork that it left.
+	CPU    time.Duration
+	Memory int64
+	// Over are the reasons why the input is over the bound.
+	Over []string
+	// broken are processes to restart.
+	broken []*meter
+}
+
+func (v *Verdict) over(format string, args ...any) {
+	v.Over = append(v.Over, cut(fmt.Sprintf(format, args...), 300))
+}
+
+// Run sends an input and judges it. An input that seems to need too much memory is sent
+// again to processes that have no garbage of others.
+func (s *Site) Run(ctx context.Context, input Input) (*Verdict, error) {
+	verdict, err := s.judge(ctx, input)
+	if err != nil {
+		return verdict, err
+	}
+	if len(verdict.broken) == 0 && verdict.Memory <= MaxMemory {
+		return verdict, nil
+	}
+	if err := s.restart(ctx); err != nil || len(verdict.broken) > 0 {
+		return verdict, err
+	}
+	verdict, err = s.judge(ctx, input)
+	if err == nil && len(verdict.broken) > 0 {
+		err = s.restart(ctx)
+	}
+	return verdict, err
+}
+
+// judge sends an input and measures.
+func (s *Site) judge(ctx context.Context, input Input) (*Verdict, error) {
+	return s.attempt(ctx, input, func(verdict *Verdict, what string, send func()) (bool, error) {
+		if err := errors.Join(s.server.start(), s.agent.start()); err != nil {
+			return false, err
+		}
+		send()
+		s.stop(verdict, what)
+		return len(verdict.broken) == 0, nil
+	})
+}
+
+// Try sends an input and measures nothing. It may be called concurrently for inputs with
+// different names.
+func (s *Site) Try(ctx context.Context, input Input) (*Verdict, error) {
+	return s.attempt(ctx, input, func(_ *Verdict, _ string, send func()) (bool, error) {
+		send()
+		return true, nil
+	})
+}
+
+// attempt sends the requests of an input until one is refused, waits for the report of the
+// agent, and deletes what was created. Each step is made by step, which returns whether
+// there is to be another.
+func (s *Site) attempt(ctx context.Context, input Input, step func(verdict *Verdict, what string, send func()) (bool, error)) (*Verdict, error) {
+	verdict := &Verdict{Outcome: Answered}
+	if len(input.Reported) > 0 {
+		if err := s.present(ctx); err != nil {
+			return nil, err
+		}
+	}
+	created := false
+	for i, request := range input.Requests {
+		what, dry := request.Method, strings.Contains(request.Path, "dryRun=All")
+		if dry {
+			what = "dry run of " + what
+		}
+		more, err := step(verdict, what, func() {
+			s.request(ctx, verdict, what, request)
+			if verdict.Outcome != Answered || dry {
+				return
+			}
+			created = true
+			if i == len(input.Requests)-1 && len(input.Reported) > 0 {
+				if err := s.reported(ctx, input); err != nil {
+					verdict.Outcome = Failed
+					verdict.over("%v", err)
+				}
+			}
+		})
+		if err != nil || ctx.Err() != nil || !more {
+			return verdict, errors.Join(err, context.Cause(ctx))
+		}
+		if verdict.Outcome != Answered {
+			break
+		}
+	}
+	if !created || input.Created == "" {
+		return verdict, nil
+	}
+	_, err := step(verdict, http.MethodDelete, func() {
+		if err := s.remove(ctx, input.Created); err != nil {
+			verdict.over("DELETE: %v", err)
+			verdict.broken = s.meters()
+		}
+	})
+	return verdict, err
+}
+
+// request sends one request and notes what became of it.
+func (s *Site) request(ctx context.Context, verdict *Verdict, what string, request Request) {
+	code, answer, err := send(ctx, s.clients[request.As], s.host, request)
+	verdict.Message = fmt.Sprintf("%d %s", code, answer)
+	// The URL of the request, which is in the error, may be very long.
+	if failed := (&url.Error{}); errors.As(err, &failed) {
+		err = failed.Err
+	}
+	if err != nil {
+		verdict.Message = err.Error()
+	}
+	// A resource version of the future is refused by a 504, as everywhere in Kubernetes.
+	future := code == http.StatusGatewayTimeout && bytes.Contains(answer, []byte(metav1.CauseTypeResourceVersionTooLarge))
+	switch {
+	case err != nil || code >= 500 && code != http.StatusNotImplemented && !future:
+		verdict.Outcome = Failed
+		verdict.over("%s: %s", what, verdict.Message)
+	case code >= 400:
+		verdict.Outcome = Refused
+	}
+}
+
+// stop ends a measurement of what a request has cost both processes.
+func (s *Site) stop(verdict *Verdict, what string) {
+	for _, m := range s.meters() {
+		idle, err := m.settle(burned)
+		var used time.Duration
+		var peak int64
+		if err == nil {
+			used, err = m.used()
+		}
+		if err == nil {
+			peak, err = m.peak()
+		}
+		if err != nil || !m.process.Running() {
+			verdict.over("%s: %s has ended", what, m.process.Name)
+			verdict.broken = append(verdict.broken, m)
+			continue
+		}
+		if verdict.CPU = max(verdict.CPU, used); used > MaxCPU {
+			verdict.over("%s: %s used %.1f s of CPU", what, m.process.Name, used.Seconds())
+		}
+		if !idle {
+			verdict.over("%s: %s is still busy", what, m.process.Name)
+			verdict.broken = append(verdict.broken, m)
+		}
+		above := max(0, peak-m.memory)
+		if verdict.Memory = max(verdict.Memory, above); above > MaxMemory && m.memory > 0 {
+			verdict.over("%s: %s used %d MB above idle", what, m.process.Name, above>>20)
+		}
+	}
+}
+
+// restart starts both processes anew, without what the last input has left, and measures what they need when they are idle.
+func (s *Site) restart(ctx context.Context) error {
+	s.prober.pause(true)
+	defer s.prober.pause(false)
+	for _, m := range s.meters() {
+		if err := m.process.Kill(); err != nil {
+			return err
+		}
+	}
+	if err := s.server.process.Start(ctx); err != nil {
+		return err
+	}
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		for _, path := range []string{worksPath + "?limit=1", searchPath + "/inventories?limit=1"} {
+			if code, _, err := send(ctx, s.admin, s.host, Request{Method: http.MethodGet, Path: path}); err != nil || code != http.StatusOK {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+	if err != nil {
+		return fmt.Errorf("the hub does not answer after a restart: %w", err)
+	}
+	for _, path := range []string{worksPath + "/" + object, permissionsPath + "/" + object, accountsPath + "/" + object} {
+		// The agent would get to it again.
+		unfinished := Request{Method: http.MethodPatch, Path: path, ContentType: "application/merge-patch+json", Body: []byte(`{"metadata":{"finalizers":null}}`)}
+		if _, _, err := send(ctx, s.admin, s.host, unfinished); err != nil {
+			return err
+		}
+		if err := s.remove(ctx, path); err != nil {
+			return err
+		}
+	}
+	if err := s.agent.process.Start(ctx); err != nil {
+		return err
+	}
+	_, err = s.Calibrate(ctx)
+	return err
+}
+
+// present has the object that the expressions are about exist.
+func (s *Site) present(ctx context.Context) error {
+	target := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: object}, Data: map[string]string{"k": "v"}}
+	if _, err := s.managed.CoreV1().ConfigMaps(Namespace).Create(ctx, target, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	return nil
+}
+
+// reported waits until the agent has reported on the ManifestWork of an input.
+func (s *Site) reported(ctx context.Context, input Input) error {
+	missing := ""
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, answerTimeout, true, func(ctx context.Context) (bool, error) {
+		code, answer, err := send(ctx, s.admin, s.host, Request{Method: http.MethodGet, Path: input.Created})
+		work := &workv1.ManifestWork{}
+		if missing = fmt.Sprintf("the work is not read: %d %v", code, err); err != nil || code != http.StatusOK || json.Unmarshal(answer, work) != nil {
+			return false, nil
+		}
+		applied := meta.FindStatusCondition(work.Status.Conditions, workv1.WorkApplied)
+		if missing = "Applied"; applied == nil || applied.ObservedGeneration < work.Generation {
+			return false, nil
+		}
+		if applied.Status != metav1.ConditionTrue {
+			return true, nil
+		}
+		for _, condition := range input.Reported {
+			missing = condition
+			if !slices.ContainsFunc(work.Status.ResourceStatus.Manifests, func(manifest workv1.ManifestCondition) bool {
+				return meta.FindStatusCondition(manifest.Conditions, condition) != nil
+			}) {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("the agent has not reported: %s", missing)
+	}
+	return err
+}
+
+// remove deletes an object as an administrator, and waits until it is gone.
+func (s *Site) remove(ctx context.Context, path string) error {
+	if _, _, err := send(ctx, s.admin, s.host, Request{Method: http.MethodDelete, Path: path}); err != nil {
+		return err
+	}
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, answerTimeout, true, func(ctx context.Context) (bool, error) {
+		code, _, err := send(ctx, s.admin, s.host, Request{Method: http.MethodGet, Path: path})
+		return err == nil && code == http.StatusNotFound, nil
+	})
+	if err != nil {
+		return fmt.Errorf("%s is not gone: %w", path, err)
+	}
+	return nil
+}
+
+// send sends a request and returns the code and the beginning of the answer.
+func send(ctx context.Context, client *http.Client, host string, r Request) (int, []byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, r.Method, host+r.Path, bytes.NewReader(r.Body))
+	if err != nil {
+		return 0, nil, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	if r.ContentType != "" {
+		request.Header.Set("Content-Type", r.ContentType)
+	}
+	if r.Gzip {
+		request.Header.Set("Content-Encoding", "gzip")
+	}
+	request.Header.Set("Accept", "application/json")
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err := io.ReadAll(io.LimitReader(response.Body, 4<<20))
+	if err != nil {
+		return 0, nil, err
+	}
+	_, err = io.Copy(io.Discard, response.Body)
+	return response.StatusCode, answer, err
+}
+
+// cut shortens a text.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}
