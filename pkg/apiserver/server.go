@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"sync"
 	"time"
 
@@ -17,6 +18,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
 const campaignPause = time.Second
@@ -55,6 +58,9 @@ func (s *Server) addHooks() error {
 		accounts: s.secretInformers == nil,
 	}, s.search != nil, s.extra.executorNames())
 	if err := s.generic.AddReadyzChecks(healthz.NamedCheck("hub-permissions", access.check)); err != nil {
+		return err
+	}
+	if err := s.generic.AddReadyzChecks(healthz.NamedCheck("stuck-workers", func(*http.Request) error { return reconcile.Stuck() })); err != nil {
 		return err
 	}
 	hooks := map[string]func(context.Context){
