@@ -177,9 +177,7 @@ func (l *Loop) Run(ctx context.Context) {
 		q.Add(key)
 	}
 	running.Go(func() { q.watchdog.Run(ctx) })
-	running.Go(func() {
-		q.lanes.Serve(ctx, func(ctx context.Context, key cache.ObjectName, _ fair.Class) { l.handle(ctx, q, key) })
-	})
+	running.Go(func() { l.serve(ctx, q) })
 	<-ctx.Done()
 }
 
@@ -205,6 +203,11 @@ func handler(q *queue, feed Feed) cache.ResourceEventHandler {
 			enqueue(obj)
 		},
 	}
+}
+
+// serve reconciles what the queue has until it is shut down.
+func (l *Loop) serve(ctx context.Context, q *queue) {
+	q.lanes.Serve(ctx, func(ctx context.Context, key cache.ObjectName, _ fair.Class) { l.handle(ctx, q, key) })
 }
 
 func (l *Loop) handle(ctx context.Context, q *queue, key cache.ObjectName) {
