@@ -23,6 +23,8 @@ import (
 // gate is Executors that says what a test wants it to, and remembers what it was asked.
 type gate struct {
 	client dynamic.Interface
+	// slice is how long passes of the controller take; as long as usual if zero.
+	slice time.Duration
 
 	mu        sync.Mutex
 	refusal   *work.Refusal
@@ -85,7 +87,7 @@ func (c *cluster) controller(g *gate) (stop func()) {
 	for _, config := range []*rest.Config{user, managed} {
 		config.QPS, config.Burst = -1, 0
 	}
-	config := work.Config{ClusterName: c.name, HubHash: agent.HubHash(c.config.Host), AgentID: c.name, Workers: 2, Executors: g}
+	config := work.Config{ClusterName: c.name, HubHash: agent.HubHash(c.config.Host), AgentID: c.name, Workers: 2, Slice: g.slice, Executors: g}
 	if config.Hub, err = versioned.NewForConfig(user); err != nil {
 		c.t.Fatal(err)
 	}

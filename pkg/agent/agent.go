@@ -26,6 +26,7 @@ type Agent struct {
 func (c CompletedConfig) New() (*Agent, error) {
 	a := &Agent{config: c}
 	if c.Registration != nil {
+		c.Registration.Stuck = a.stuck
 		var err error
 		a.registrar, err = registration.New(*c.Registration)
 		return a, err
@@ -50,6 +51,15 @@ func (a *Agent) Ready() error {
 		return errors.New("the agent is starting")
 	}
 	return s.ready()
+}
+
+// stuck returns an error that names the objects from which workers do not return; nil
+// if there are none.
+func (a *Agent) stuck() error {
+	if s := a.session.Load(); s != nil {
+		return s.stuck()
+	}
+	return nil
 }
 
 // Run works until ctx ends or a part fails, and returns when all parts have ended.

@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/component-base/version"
 	"k8s.io/utils/clock"
 
@@ -21,6 +20,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/agent/inventory"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/registration"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile/fair"
 )
 
 // Config is what an agent needs to run.
@@ -31,9 +31,12 @@ type Config struct {
 	AgentID string
 	// HealthBindAddress is where health checks and metrics are served; empty or "0" disables that.
 	HealthBindAddress string
-	// Workers is how many ManifestWorks, and how many ManagedServiceAccounts,
-	// are handled at the same time.
-	Workers int
+	// Workers is how many ManifestWorks are handled at the same time, WorkersPerTenant
+	// how many of one tenant, and how many ManagedServiceAccounts; Workers if zero.
+	Workers, WorkersPerTenant int
+	// PriorityWorkers is how many ManifestWorks are handled in addition that are deleted,
+	// revoked or of ClusterPermissions; 2 if zero.
+	PriorityWorkers int
 	// NoWorks leaves out the ManifestWorks of the cluster.
 	NoWorks bool
 	// EvictionGracePeriod is how long the objects of a work stay that the hub
@@ -103,7 +106,7 @@ func (o *Options) Config() (*Config, error) {
 	o.tune(managed)
 	return &Config{
 		ClusterName: o.ClusterName, AgentID: o.AgentID, HealthBindAddress: o.HealthBindAddress,
-		Workers: o.Workers, NoWorks: !o.Works, EvictionGracePeriod: o.EvictionGracePeriod,
+		Workers: o.Workers, WorkersPerTenant: o.WorkersPerTenant, PriorityWorkers: o.PriorityWorkers, NoWorks: !o.Works, EvictionGracePeriod: o.EvictionGracePeriod,
 		ExecutorMode: executor.Mode(o.ExecutorMode), FeedbackJSONPaths: o.FeedbackJSONPaths,
 		ServiceAccountNamespace: o.ServiceAccountNamespace, TokenVerifyInterval: o.TokenVerifyInterval,
 		Inventory: settings, ManagedEndpoint: endpoint,
@@ -118,8 +121,8 @@ func (o *Options) tune(config *rest.Config) {
 	// Warnings are about manifests, whose authors do not read this log.
 	config.WarningHandlerWithContext = rest.NoWarnings{}
 	if o.QPS > 0 {
-		// One budget for all clients of a cluster.
-		config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(o.QPS, o.Burst)
+		// One budget for all clients of a cluster, in which tenants take turns.
+		config.RateLimiter = fair.NewLimiter(o.QPS, o.Burst)
 	}
 }
 
@@ -156,6 +159,10 @@ func (c *Config) Complete() (CompletedConfig, error) {
 	if c.Clock == nil {
 		c.Clock = clock.RealClock{}
 	}
+	if c.WorkersPerTenant == 0 {
+		c.WorkersPerTenant = c.Workers
+	}
+	c.Managed = watched(c.Managed)
 	var err error
 	if completed.managed, err = versioned.NewForConfig(c.Managed); err != nil {
 		return CompletedConfig{}, fmt.Errorf("managed cluster client: %w", err)
@@ -177,6 +184,13 @@ func (c *Config) Complete() (CompletedConfig, error) {
 		r.Endpoint, r.CA = c.ManagedEndpoint, c.ManagedCA
 	}
 	return CompletedConfig{completed}, nil
+}
+
+// watched returns a configuration whose requests show that a worker is not stuck.
+func watched(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.Wrap(fair.Transport)
+	return config
 }
 
 // HubHash returns the hash that identifies the hub at a URL.

@@ -44,6 +44,8 @@ func TestExecutor(t *testing.T) {
 		"never-deleted":    testNeverDeleted,
 		"revoked-midway":   testRevokedMidway,
 		"refused-unknown":  testRefusedUnknown,
+		"fair":             testFair,
+		"sliced":           testSliced,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -46,9 +46,12 @@ type Options struct {
 	// QPS and Burst limit the requests to each of the two API servers.
 	QPS   float32
 	Burst int
-	// Workers is how many ManifestWorks, and how many ManagedServiceAccounts,
-	// are handled at the same time.
-	Workers int
+	// Workers is how many ManifestWorks are handled at the same time, WorkersPerTenant
+	// how many of one tenant, and how many ManagedServiceAccounts.
+	Workers, WorkersPerTenant int
+	// PriorityWorkers is how many ManifestWorks are handled in addition that are deleted,
+	// revoked or of ClusterPermissions.
+	PriorityWorkers int
 	// Works is whether the ManifestWorks of the cluster are applied.
 	Works bool
 	// EvictionGracePeriod is how long the objects of a work stay that the hub
@@ -77,7 +80,7 @@ func NewOptions() *Options {
 		// Two hundred new works of three objects each take some 2,000 requests.
 		QPS:     500,
 		Burst:   1000,
-		Workers: 10,
+		Workers: 32, WorkersPerTenant: 10, PriorityWorkers: 8,
 
 		Works:               true,
 		EvictionGracePeriod: time.Hour,
@@ -105,7 +108,9 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	fs.StringVar(&o.HealthBindAddress, "health-bind-address", o.HealthBindAddress, "Address on which /healthz, /livez, /readyz and /metrics are served over HTTP; 0 for none.")
 	fs.Float32Var(&o.QPS, "kube-api-qps", o.QPS, "Requests per second to the hub, and as many to the managed cluster; negative for no limit.")
 	fs.IntVar(&o.Burst, "kube-api-burst", o.Burst, "Requests to the hub, and as many to the managed cluster, that may exceed --kube-api-qps at once.")
-	fs.IntVar(&o.Workers, "workers", o.Workers, "How many ManifestWorks, and how many ManagedServiceAccounts, are handled at the same time.")
+	fs.IntVar(&o.Workers, "workers", o.Workers, "How many ManifestWorks are handled at the same time.")
+	fs.IntVar(&o.WorkersPerTenant, "workers-per-tenant", o.WorkersPerTenant, "How many ManifestWorks of one tenant, and how many ManagedServiceAccounts, are handled at the same time; at most --workers. The tenant of a ManifestWork is its executor, or else the user who wrote it or the namespace of its first object.")
+	fs.IntVar(&o.PriorityWorkers, "priority-workers", o.PriorityWorkers, "How many ManifestWorks are handled in addition to --workers that are deleted, whose executor has lost permissions, or that deliver ClusterPermissions.")
 	fs.BoolVar(&o.Works, "works", o.Works, "Apply the ManifestWorks of the hub. Switch it off for the agent of the hub itself: an API server that serves ManifestWorks cannot keep the agent's records of them.")
 	fs.DurationVar(&o.EvictionGracePeriod, "eviction-grace-period", o.EvictionGracePeriod, "How long applied objects stay when the hub has lost their ManifestWork, as by a loss of its data. Works that are deleted are cleaned up at once.")
 	fs.StringVar(&o.ExecutorMode, "executor-mode", o.ExecutorMode, "How works act that name an executor. Impersonate: every request for their objects is made as the executor, which takes the right to impersonate ServiceAccounts. Review: as the agent, after the managed cluster has said that the executor may do the same.")
@@ -138,6 +143,12 @@ func (o *Options) Validate() error {
 	}
 	if o.Workers < 1 {
 		errs = append(errs, fmt.Errorf("--workers must be at least 1, not %d", o.Workers))
+	}
+	if o.WorkersPerTenant < 1 {
+		errs = append(errs, fmt.Errorf("--workers-per-tenant must be at least 1, not %d", o.WorkersPerTenant))
+	}
+	if o.PriorityWorkers < 1 {
+		errs = append(errs, fmt.Errorf("--priority-workers must be at least 1, not %d", o.PriorityWorkers))
 	}
 	if o.EvictionGracePeriod < 0 {
 		errs = append(errs, fmt.Errorf("--eviction-grace-period must not be negative, not %s", o.EvictionGracePeriod))

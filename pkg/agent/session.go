@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -36,6 +37,7 @@ type session struct {
 // is called on the managed cluster.
 func (c CompletedConfig) newSession(hub *rest.Config, hash string) (*session, error) {
 	s := &session{config: c}
+	hub = watched(hub)
 	client, err := versioned.NewForConfig(hub)
 	if err != nil {
 		return nil, fmt.Errorf("hub client: %w", err)
@@ -51,7 +53,8 @@ func (c CompletedConfig) newSession(hub *rest.Config, hash string) (*session, er
 			return nil, err
 		}
 		s.works, err = work.New(work.Config{
-			ClusterName: c.ClusterName, HubHash: hash, AgentID: id, Workers: c.Workers,
+			ClusterName: c.ClusterName, HubHash: hash, AgentID: id,
+			Workers: c.Workers, WorkersPerTenant: c.WorkersPerTenant, PriorityWorkers: c.PriorityWorkers,
 			EvictionGracePeriod: c.EvictionGracePeriod,
 			Hub:                 client, Managed: c.managed, Metadata: c.metadata, Discovery: c.discovery,
 			Executors: executors, FeedbackJSONPaths: c.FeedbackJSONPaths,
@@ -62,7 +65,7 @@ func (c CompletedConfig) newSession(hub *rest.Config, hash string) (*session, er
 	}
 	s.accounts, err = serviceaccount.New(serviceaccount.Config{
 		ClusterName: c.ClusterName, Identity: serviceaccount.Identity(id, c.ClusterName), HubHost: hub.Host,
-		Namespace: c.ServiceAccountNamespace, Workers: c.Workers, VerifyInterval: c.TokenVerifyInterval,
+		Namespace: c.ServiceAccountNamespace, Workers: min(c.Workers, c.WorkersPerTenant), VerifyInterval: c.TokenVerifyInterval,
 		Hub: client, HubSecrets: kube, Managed: c.managedKube, CA: c.ManagedCA, Clock: c.Clock,
 	})
 	if err != nil {
@@ -106,7 +109,18 @@ func (c CompletedConfig) agentID(hash string) string {
 	return c.AgentID
 }
 
-// ready returns what is not known yet; nil if the session does its work.
+// stuck returns an error that names the objects from which workers do not return; nil
+// if there are none.
+func (s *session) stuck() error {
+	errs := []error{s.accounts.Stuck(), s.namespaces.Stuck()}
+	if s.works != nil {
+		errs = append(errs, s.works.Stuck())
+	}
+	return errors.Join(errs...)
+}
+
+// ready returns what is not known yet, or what is stuck; nil if the session does its
+// work.
 func (s *session) ready() error {
 	if s.works != nil && !s.prepared.Load() {
 		return fmt.Errorf("the CRD of AppliedManifestWorks is not established on the managed cluster yet")
@@ -124,7 +138,7 @@ func (s *session) ready() error {
 	if s.inventory != nil && !s.inventory.Synced() && !s.inventory.Unserved() {
 		return fmt.Errorf("the resources of the managed cluster are not reported to the hub yet")
 	}
-	return nil
+	return s.stuck()
 }
 
 // run works until ctx ends or a part fails, and returns when all parts have ended.

@@ -21,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/hub-apiserver/pkg/quota"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
 const campaignPause = time.Second
@@ -63,12 +64,14 @@ func (s *Server) addHooks() error {
 	if err := s.generic.AddReadyzChecks(healthz.NamedCheck("hub-permissions", access.check)); err != nil {
 		return err
 	}
-	err := s.generic.AddReadyzChecks(healthz.NamedCheck("quotas", func(*http.Request) error {
-		if slices.ContainsFunc(s.counters, func(c *quota.Counter) bool { return !c.Synced() }) {
-			return errors.New("what the namespaces hold is not known yet")
-		}
-		return nil
-	}))
+	err := s.generic.AddReadyzChecks(
+		healthz.NamedCheck("stuck-workers", func(*http.Request) error { return reconcile.Stuck() }),
+		healthz.NamedCheck("quotas", func(*http.Request) error {
+			if slices.ContainsFunc(s.counters, func(c *quota.Counter) bool { return !c.Synced() }) {
+				return errors.New("what the namespaces hold is not known yet")
+			}
+			return nil
+		}))
 	if err != nil {
 		return err
 	}

@@ -4,22 +4,32 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile/fair"
 )
 
 const (
-	workers          = 8
+	// workers is how many objects a loop reconciles at the same time, tenantWorkers how
+	// many of one tenant.
+	workers       = 16
+	tenantWorkers = 8
+	// urgentWorkers is how many workers there are in addition for urgent objects.
+	urgentWorkers    = 2
 	reconcileTimeout = 30 * time.Second
-	firstRetry       = 100 * time.Millisecond
-	lastRetry        = time.Minute
+	// stuckTime is when a worker is stuck. It has disregarded the end of its context for
+	// as long as it may reconcile.
+	stuckTime  = 2 * reconcileTimeout
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = time.Minute
 )
 
 // Loop reconciles objects, level triggered, whenever one of its feeds changes.
@@ -32,6 +42,28 @@ type Loop struct {
 	// Reconcile makes an object what it should be. An error tries again with
 	// exponential backoff, a positive duration after that time.
 	Reconcile func(context.Context, cache.ObjectName) (time.Duration, error)
+	// Tenant returns whose object it is, among whom workers are shared. If it is nil,
+	// that is the namespace, or the object itself if it has none. It must not block.
+	Tenant func(cache.ObjectName) string
+	// Urgent reports whether an object has to be reconciled before others, such as one
+	// that is deleted or revoked; none if nil. It must not block.
+	Urgent func(cache.ObjectName) bool
+}
+
+// watchdogs are those of the loops that run.
+var watchdogs sync.Map
+
+// Stuck returns an error that names the objects from which workers of any loop do not
+// return, or nil if there are none.
+func Stuck() error {
+	var errs []error
+	watchdogs.Range(func(dog, _ any) bool {
+		if watchdog, ok := dog.(*fair.Watchdog); ok {
+			errs = append(errs, watchdog.Err())
+		}
+		return true
+	})
+	return errors.Join(errs...)
 }
 
 // Feed says which objects a change of another one concerns. Somebody else starts
@@ -63,7 +95,38 @@ func Own(obj any) []cache.ObjectName {
 	return []cache.ObjectName{cache.MetaObjectToName(object)}
 }
 
-type queue = workqueue.TypedRateLimitingInterface[cache.ObjectName]
+// queue adds objects to lanes, which hands them to workers.
+type queue struct {
+	workqueue.TypedRateLimitingInterface[cache.ObjectName]
+	lanes    *fair.Queue[cache.ObjectName]
+	watchdog *fair.Watchdog
+}
+
+func (l *Loop) newQueue() *queue {
+	backoff := workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](firstRetry, lastRetry)
+	lanes := fair.NewQueue(fair.Config[cache.ObjectName]{
+		Name: l.Name, Workers: workers, WorkersPerTenant: tenantWorkers, PriorityWorkers: urgentWorkers,
+		Class: func(key cache.ObjectName) fair.Class {
+			return fair.Class{Priority: l.Urgent != nil && l.Urgent(key), Tenant: l.tenant(key), Failed: backoff.NumRequeues(key) > 0}
+		},
+	})
+	delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[cache.ObjectName]{Name: l.Name, Queue: lanes})
+	return &queue{
+		TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueueWithConfig(backoff,
+			workqueue.TypedRateLimitingQueueConfig[cache.ObjectName]{DelayingQueue: delaying}),
+		lanes: lanes, watchdog: fair.NewWatchdog(l.Name, nil),
+	}
+}
+
+func (l *Loop) tenant(key cache.ObjectName) string {
+	switch {
+	case l.Tenant != nil:
+		return l.Tenant(key)
+	case key.Namespace != "":
+		return key.Namespace
+	}
+	return key.Name
+}
 
 // Run reconciles until ctx ends, and returns once every worker has stopped. It
 // may run again afterwards, but not twice at once.
@@ -72,9 +135,9 @@ func (l *Loop) Run(ctx context.Context) {
 		return
 	}
 	defer utilruntime.HandleCrashWithContext(ctx)
-	q := workqueue.NewTypedRateLimitingQueueWithConfig(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](firstRetry, lastRetry),
-		workqueue.TypedRateLimitingQueueConfig[cache.ObjectName]{Name: l.Name})
+	q := l.newQueue()
+	watchdogs.Store(q.watchdog, nil)
+	defer watchdogs.Delete(q.watchdog)
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer q.ShutDown()
@@ -113,18 +176,12 @@ func (l *Loop) Run(ctx context.Context) {
 	for _, key := range l.Initial {
 		q.Add(key)
 	}
-	for range workers {
-		running.Go(func() {
-			wait.UntilWithContext(ctx, func(ctx context.Context) {
-				for l.next(ctx, q) {
-				}
-			}, time.Second)
-		})
-	}
+	running.Go(func() { q.watchdog.Run(ctx) })
+	running.Go(func() { l.serve(ctx, q) })
 	<-ctx.Done()
 }
 
-func handler(q queue, feed Feed) cache.ResourceEventHandler {
+func handler(q *queue, feed Feed) cache.ResourceEventHandler {
 	enqueue := func(obj any) {
 		for _, key := range feed.Keys(obj) {
 			q.AddAfter(key, feed.Delay) // at once if there is none
@@ -148,24 +205,27 @@ func handler(q queue, feed Feed) cache.ResourceEventHandler {
 	}
 }
 
-func (l *Loop) next(ctx context.Context, q queue) bool {
-	key, shutdown := q.Get()
-	if shutdown {
-		return false
-	}
-	defer q.Done(key)
+// serve reconciles what the queue has until it is shut down.
+func (l *Loop) serve(ctx context.Context, q *queue) {
+	q.lanes.Serve(ctx, func(ctx context.Context, key cache.ObjectName, _ fair.Class) { l.handle(ctx, q, key) })
+}
 
+func (l *Loop) handle(ctx context.Context, q *queue, key cache.ObjectName) {
+	if ctx.Err() != nil {
+		return
+	}
+	ctx, end := q.watchdog.Begin(ctx, key.String(), stuckTime, func() { q.lanes.Abandon(key) })
+	defer end()
 	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
 	defer cancel()
 	after, err := l.Reconcile(ctx, key)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "tried again later", "loop", l.Name, "object", key, "tries", q.NumRequeues(key)+1)
 		q.AddRateLimited(key)
-		return true
+		return
 	}
 	q.Forget(key)
 	if after > 0 {
 		q.AddAfter(key, after)
 	}
-	return true
 }

@@ -141,6 +141,7 @@ func NewController(o Options) (*Controller, error) {
 	c.loop = reconcile.Loop{
 		Name:      "registration",
 		Reconcile: c.reconcile,
+		Urgent:    c.revoked,
 		Feeds: []reconcile.Feed{
 			{Informer: o.ClusterInformer.Informer(), Keys: reconcile.Own, Ignore: sameDecision},
 			{Informer: o.Registrations.Informer(), Keys: reconcile.Own},
@@ -168,6 +169,17 @@ func (c *Controller) Run(ctx context.Context) {
 		running.Go(func() { identities.run(ctx) })
 	}
 	running.Wait()
+}
+
+// revoked reports whether a cluster loses its access: it is gone or deleted, or it was
+// accepted and is denied.
+func (c *Controller) revoked(name cache.ObjectName) bool {
+	cluster, err := c.lister.Get(name.Name)
+	if err != nil {
+		return apierrors.IsNotFound(err)
+	}
+	accepted := acceptedCondition(cluster)
+	return cluster.DeletionTimestamp != nil || !cluster.Spec.HubAcceptsClient && accepted != nil && accepted.Status == metav1.ConditionTrue
 }
 
 // sameDecision tells that a change of a cluster is only about what its agent reports.

@@ -72,6 +72,7 @@ func NewController(deliverer *Deliverer, from Informers) (*Controller, error) {
 	c.loop = reconcile.Loop{
 		Name:      "clusterpermission",
 		Reconcile: c.reconcile,
+		Urgent:    c.removed,
 		Feeds: []reconcile.Feed{
 			{Informer: from.Permissions.Informer(), Keys: reconcile.Own},
 			{Informer: from.Works.Informer(), Keys: ownerKeys},
@@ -156,6 +157,13 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (time
 		return 0, nil // only a change of it or of what it depends on can help, and that brings an event
 	}
 	return 0, seen.err
+}
+
+// removed reports whether a ClusterPermission is deleted, so that what it granted is
+// revoked before others are rendered.
+func (c *Controller) removed(name cache.ObjectName) bool {
+	permission, err := c.permissions.ClusterPermissions(name.Namespace).Get(name.Name)
+	return apierrors.IsNotFound(err) || err == nil && permission.DeletionTimestamp != nil
 }
 
 // removeOrphans deletes works whose ClusterPermission is gone. The hub's garbage

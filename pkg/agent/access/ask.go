@@ -71,12 +71,14 @@ func (r *Reviewer) fly(ctx context.Context, account types.NamespacedName, reques
 		r.land(account, request, m, f, asked, watched)
 		close(f.done)
 	}()
-	select {
-	case r.slots <- struct{}{}:
-		defer func() { <-r.slots }()
-	case <-ctx.Done():
-		f.err = ctx.Err()
-		return
+	for _, slots := range []chan struct{}{m.slots, r.slots} {
+		select {
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+		case <-ctx.Done():
+			f.err = ctx.Err()
+			return
+		}
 	}
 	r.mu.Lock()
 	asked, watched = r.clock.Now(), r.watches.whole()

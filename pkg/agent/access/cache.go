@@ -80,6 +80,8 @@ type memory struct {
 	answers map[string]map[question]*answer
 	// flights are the reviews that are under way.
 	flights map[Request]*flight
+	// slots are taken by reviews about the account that are under way.
+	slots chan struct{}
 	// lost is whether answers were given up for lack of room.
 	lost bool
 }
@@ -110,7 +112,7 @@ func newCache(size int) *cache {
 func (c *cache) of(account types.NamespacedName) *memory {
 	m := c.accounts[account]
 	if m == nil {
-		m = &memory{answers: map[string]map[question]*answer{}, flights: map[Request]*flight{}}
+		m = &memory{answers: map[string]map[question]*answer{}, flights: map[Request]*flight{}, slots: make(chan struct{}, parallelism)}
 		c.accounts[account] = m
 	}
 	return m

@@ -17,8 +17,11 @@ import (
 )
 
 const (
-	// parallelism is how many reviews the cluster is asked for at once.
+	// parallelism is how many reviews the cluster is asked for at once about one account.
 	parallelism = 16
+	// maxParallelism is the same about all accounts, so that a single one does not keep
+	// the others waiting.
+	maxParallelism = 4 * parallelism
 	// syncTimeout is how long reviews wait for a first look at RBAC.
 	syncTimeout = 5 * time.Second
 	// rulesTimeout is how long questions about rules wait for RBAC to be watched.
@@ -65,7 +68,7 @@ func NewReviewer(config Config) *Reviewer {
 	}
 	return &Reviewer{
 		client: config.Client, rbac: config.RBAC, clock: config.Clock,
-		slots: make(chan struct{}, parallelism), wanted: make(chan struct{}),
+		slots: make(chan struct{}, maxParallelism), wanted: make(chan struct{}),
 		cache: newCache(capacity), next: make(chan struct{}),
 	}
 }

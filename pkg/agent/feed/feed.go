@@ -5,6 +5,7 @@ package feed
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -12,6 +13,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile/fair"
 )
 
 // DropManagedFields is a cache.TransformFunc that keeps managed fields out of memory.
@@ -68,16 +71,22 @@ func (o *Optional) NotWatched(ctx context.Context, reflector *cache.Reflector, e
 // It means nothing once the resource has been watched.
 func (o *Optional) Absent() bool { return o.absent.Load() }
 
+// stuckTime is how long a worker may neither return nor make a request.
+const stuckTime = 30 * time.Second
+
 // Work calls pass with one name of the queue after another, until ctx ends or
-// the queue is shut down. Several may work on one queue.
-func Work(ctx context.Context, queue workqueue.TypedInterface[string], pass func(ctx context.Context, name string)) {
+// the queue is shut down. Several may work on one queue. The watchdog finds those that
+// do not return.
+func Work(ctx context.Context, queue workqueue.TypedInterface[string], watchdog *fair.Watchdog, pass func(ctx context.Context, name string)) {
 	for {
 		name, shutdown := queue.Get()
 		if shutdown {
 			return
 		}
 		if ctx.Err() == nil {
-			pass(ctx, name)
+			passCtx, end := watchdog.Begin(ctx, name, stuckTime, nil)
+			pass(passCtx, name)
+			end()
 		}
 		queue.Done(name)
 		if ctx.Err() != nil {

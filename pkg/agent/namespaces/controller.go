@@ -24,6 +24,7 @@ import (
 	rbacclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/rbac/v1alpha1"
 	rbacinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/rbac/v1alpha1"
 	rbaclisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/rbac/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile/fair"
 )
 
 const (
@@ -66,6 +67,8 @@ type Controller struct {
 
 	queue   workqueue.TypedRateLimitingInterface[string]
 	backoff workqueue.TypedRateLimiter[string]
+	// watchdog finds the workers that do not return.
+	watchdog *fair.Watchdog
 	// complaints holds the error that was logged last of each failing namespace.
 	complaints sync.Map
 	// parked are the namespaces that the quota of the hub has no room for.
@@ -85,6 +88,7 @@ func New(config Config) (*Controller, error) {
 			metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer(),
 		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](minBackoff, maxBackoff),
 	}
+	c.watchdog = fair.NewWatchdog("clusternamespace", nil)
 	c.queue = workqueue.NewTypedRateLimitingQueueWithConfig(c.backoff, workqueue.TypedRateLimitingQueueConfig[string]{Name: "clusternamespace"})
 	c.reports = rbaclisters.NewClusterNamespaceLister(c.reportInformer.GetIndexer()).ClusterNamespaces(config.ClusterName)
 	c.namespaces = metadatalister.New(c.namespaceInformer.GetIndexer(), resource)
@@ -122,6 +126,10 @@ func (c *Controller) Synced() bool { return c.reportsSynced() && c.namespacesSyn
 // does not serve them, or does not allow the agent to see them.
 func (c *Controller) Unserved() bool { return !c.reportsSynced() && c.hubReports.Absent() }
 
+// Stuck returns an error that names the objects from which workers do not return, or
+// nil if there are none.
+func (c *Controller) Stuck() error { return c.watchdog.Err() }
+
 // Run works until ctx ends, and returns when all it started has ended.
 func (c *Controller) Run(ctx context.Context) error {
 	var running sync.WaitGroup
@@ -138,8 +146,9 @@ func (c *Controller) Run(ctx context.Context) error {
 		return nil
 	}
 	klog.FromContext(ctx).Info("Reporting namespaces", "cluster", c.clusterName, "workers", workers)
+	running.Go(func() { c.watchdog.Run(ctx) })
 	for range workers {
-		running.Go(func() { feed.Work(ctx, c.queue, c.pass) })
+		running.Go(func() { feed.Work(ctx, c.queue, c.watchdog, c.pass) })
 	}
 	<-ctx.Done()
 	return nil

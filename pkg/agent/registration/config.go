@@ -56,6 +56,9 @@ type Config struct {
 	Tune func(*rest.Config)
 	// Clock is what certificates expire by.
 	Clock clock.WithTicker
+	// Stuck returns an error that names what workers of the agent do not return from, nil
+	// if there is nothing; it may be nil.
+	Stuck func() error
 }
 
 // Hub is how the agent reaches its hub.

@@ -30,7 +30,14 @@ const (
 	reasonJoined       = "ManagedClusterJoined"
 	reasonAvailable    = "ManagedClusterAvailable"
 	reasonNotAvailable = "ManagedClusterKubeAPIServerUnavailable"
+	reasonResponding   = "WorkersResponding"
+	reasonStuck        = "WorkersStuck"
 )
+
+// conditionWorkers says whether the workers of the agent return. It is a condition of
+// its own, and Available stays True: the cluster serves its workloads, and a tenant who
+// holds up a worker must not cause the taints that move them elsewhere.
+const conditionWorkers = "AgentWorkersResponding"
 
 const (
 	// Claims that every cluster makes.
@@ -53,7 +60,7 @@ type reporter struct {
 
 // observed is what a cluster has to say of itself.
 type observed struct {
-	available             metav1.Condition
+	available, workers    metav1.Condition
 	version               string
 	capacity, allocatable clusterv1.ResourceList
 	claims                []clusterv1.ManagedClusterClaim
@@ -125,7 +132,7 @@ func (r *reporter) observe(ctx context.Context) *observed {
 	seen := &observed{available: metav1.Condition{
 		Type: clusterv1.ManagedClusterConditionAvailable, Status: metav1.ConditionTrue,
 		Reason: reasonAvailable, Message: "The API server of the cluster is ready",
-	}}
+	}, workers: r.workers()}
 	if err := r.ready(ctx); err != nil {
 		seen.available.Status, seen.available.Reason = metav1.ConditionFalse, reasonNotAvailable
 		seen.available.Message = fmt.Sprintf("The API server of the cluster is not ready: %v", err)
@@ -140,6 +147,16 @@ func (r *reporter) observe(ctx context.Context) *observed {
 		seen.resourcesKnown = true
 	}
 	return seen
+}
+
+// workers returns whether the workers of the agent return.
+func (r *reporter) workers() metav1.Condition {
+	if r.config.Stuck != nil {
+		if err := r.config.Stuck(); err != nil {
+			return metav1.Condition{Type: conditionWorkers, Status: metav1.ConditionFalse, Reason: reasonStuck, Message: err.Error()}
+		}
+	}
+	return metav1.Condition{Type: conditionWorkers, Status: metav1.ConditionTrue, Reason: reasonResponding, Message: "The workers of the agent return"}
 }
 
 // ready asks the API server. One that has no /readyz, or does not let this agent ask, is
@@ -249,7 +266,14 @@ func difference(status *clusterv1.ManagedClusterStatus, seen *observed) map[stri
 		Type: clusterv1.ManagedClusterConditionJoined, Status: metav1.ConditionTrue,
 		Reason: reasonJoined, Message: "The agent of the cluster has joined the hub",
 	})
-	if available := meta.SetStatusCondition(&conditions, seen.available); joined || available {
+	workers := false
+	reported := meta.FindStatusCondition(conditions, conditionWorkers)
+	if reported == nil && seen.workers.Status == metav1.ConditionFalse || reported != nil && reported.Status != seen.workers.Status {
+		// Clusters of which it was never False do not have it. Its message says how long
+		// workers have been stuck, which is not worth a write by itself.
+		workers = meta.SetStatusCondition(&conditions, seen.workers)
+	}
+	if available := meta.SetStatusCondition(&conditions, seen.available); joined || available || workers {
 		change["conditions"] = conditions
 	}
 	if seen.version != "" && seen.version != status.Version.Kubernetes {

@@ -26,6 +26,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	authenticationinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/authentication/v1beta1"
 	authenticationlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/authentication/v1beta1"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile/fair"
 )
 
 const (
@@ -87,7 +88,9 @@ type Controller struct {
 
 	queue   workqueue.TypedRateLimitingInterface[string]
 	backoff workqueue.TypedRateLimiter[string]
-	states  states
+	// watchdog finds the workers that do not return.
+	watchdog *fair.Watchdog
+	states   states
 
 	mu sync.Mutex
 	// made holds ServiceAccounts from their creation until the watch shows them.
@@ -107,6 +110,7 @@ func New(config Config) (*Controller, error) {
 		hubAccounts: feed.Optional{Resource: "ManagedServiceAccounts"},
 		made:        map[string]*corev1.ServiceAccount{}, counts: map[string]string{},
 	}
+	c.watchdog = fair.NewWatchdog("managedserviceaccount", nil)
 	c.queue = workqueue.NewTypedRateLimitingQueueWithConfig(c.backoff,
 		workqueue.TypedRateLimitingQueueConfig[string]{Name: "managedserviceaccount", Clock: config.Clock})
 
@@ -173,6 +177,10 @@ func (c *Controller) Synced() bool { return c.ownersSynced() && c.accountsSynced
 // it does not serve them, or does not allow the agent to see them.
 func (c *Controller) Unserved() bool { return !c.ownersSynced() && c.hubAccounts.Absent() }
 
+// Stuck returns an error that names the objects from which workers do not return, or
+// nil if there are none.
+func (c *Controller) Stuck() error { return c.watchdog.Err() }
+
 // Run works until ctx ends, and returns when all it started has ended.
 func (c *Controller) Run(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
@@ -197,8 +205,9 @@ func (c *Controller) Run(ctx context.Context) error {
 		return nil
 	}
 	logger.Info("Keeping ServiceAccounts", "cluster", c.clusterName, "namespace", c.namespace, "identity", c.identity, "workers", c.workers)
+	running.Go(func() { c.watchdog.Run(ctx) })
 	for range c.workers {
-		running.Go(func() { feed.Work(ctx, c.queue, c.pass) })
+		running.Go(func() { feed.Work(ctx, c.queue, c.watchdog, c.pass) })
 	}
 	<-ctx.Done()
 	return nil

@@ -68,6 +68,7 @@ func (c *Controller) dropExecutor(executor types.NamespacedName) {
 // dropState forgets a work that is gone.
 func (c *Controller) dropState(name string, st *workState) {
 	c.states.drop(name)
+	c.schedule.forget(name)
 	c.dropExecutor(st.executor)
 }
 
@@ -80,10 +81,13 @@ func (c *Controller) takeWoken(name string) bool {
 	return woken
 }
 
-// outdated reports whether what the executor may do has changed since the work was
-// admitted. An agent that impersonates is judged again with every request, but one
+// outdated reports whether the work is deleted, or what the executor may do has
+// changed since the work was admitted. An agent that impersonates is judged again with every request, but one
 // that acts as itself would go on.
 func (p *applyPass) outdated() bool {
+	if p.schedule.ending(p.work.Name) {
+		return true
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.acting && p.woken.Has(p.work.Name)

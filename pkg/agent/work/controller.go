@@ -1,17 +1,15 @@
 package work
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
@@ -23,6 +21,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions"
 	worklisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile/fair"
 )
 
 const (
@@ -33,6 +32,11 @@ const (
 	passTimeout = 5 * time.Minute
 	// staleDelay is when to look again at what an informer does not show yet.
 	staleDelay = 200 * time.Millisecond
+	// defaultPriorityWorkers is how many workers the priority lane has if nothing else
+	// is said.
+	defaultPriorityWorkers = 2
+	// queueName is the name of the queue in metrics.
+	queueName = "manifestwork"
 )
 
 // States of a work in the metric.
@@ -44,15 +48,22 @@ const (
 	stateGone     = ""
 )
 
-// Config is what a Controller needs. All fields but EvictionGracePeriod and
-// FeedbackJSONPaths are required.
+// Config is what a Controller needs. All fields but WorkersPerTenant, PriorityWorkers,
+// Slice, EvictionGracePeriod and FeedbackJSONPaths are required.
 type Config struct {
 	// ClusterName is the name of the managed cluster, and so the namespace of its works.
 	ClusterName string
 	// HubHash identifies the hub, AgentID the agent; both are put on record.
 	HubHash, AgentID string
-	// Workers is how many works are handled at the same time.
-	Workers int
+	// Workers is how many works are handled at the same time, WorkersPerTenant how many
+	// of one tenant; all if zero.
+	Workers, WorkersPerTenant int
+	// PriorityWorkers is how many workers there are in addition for deletions,
+	// revocations and works of ClusterPermissions; 2 if zero.
+	PriorityWorkers int
+	// Slice is how long a pass goes on before it leaves the other objects of its work to
+	// the next turn; 10 seconds if zero.
+	Slice time.Duration
 	// EvictionGracePeriod is how long the objects of a work stay that the hub
 	// lost without the agent having let it go.
 	EvictionGracePeriod time.Duration
@@ -76,7 +87,7 @@ type Config struct {
 type Controller struct {
 	clusterName, hubHash, agentID string
 	workers                       int
-	evictionGrace                 time.Duration
+	evictionGrace, sliceTime      time.Duration
 	feedbackPaths                 FeedbackPaths
 
 	hub, managed versioned.Interface
@@ -92,13 +103,14 @@ type Controller struct {
 	byExecutor                     cache.Indexer
 	records                        worklisters.AppliedManifestWorkLister
 
-	queue   workqueue.TypedRateLimitingInterface[string]
-	backoff workqueue.TypedRateLimiter[string]
-	// failing bounds how many workers are busy with works that failed last
-	// time, so that they cannot hold up the others.
-	failing *semaphore.Weighted
-	watches *objectWatches
-	states  states
+	// queue is what adds works to lanes, which is what hands them to workers.
+	queue    workqueue.TypedDelayingInterface[string]
+	lanes    *fair.Queue[string]
+	backoff  workqueue.TypedRateLimiter[string]
+	schedule schedule
+	watchdog *fair.Watchdog
+	watches  *objectWatches
+	states   states
 
 	mu     sync.Mutex
 	counts map[string]string // state of each work, for the metric
@@ -113,19 +125,25 @@ func New(config Config) (*Controller, error) {
 		return nil, err
 	}
 	c := &Controller{
-		clusterName: config.ClusterName, hubHash: config.HubHash, agentID: config.AgentID, workers: config.Workers, evictionGrace: config.EvictionGracePeriod, feedbackPaths: feedbackPaths,
+		clusterName: config.ClusterName, hubHash: config.HubHash, agentID: config.AgentID, workers: config.Workers, evictionGrace: config.EvictionGracePeriod, sliceTime: cmp.Or(config.Slice, defaultSlice), feedbackPaths: feedbackPaths,
 		hub: config.Hub, managed: config.Managed, metadata: config.Metadata, executors: config.Executors,
 		mapper: newDiscoveryMapper(config.Discovery), evaluator: newEvaluator(feedbackPaths), now: time.Now,
 		hubInformers: externalversions.NewSharedInformerFactoryWithOptions(config.Hub, 0,
 			externalversions.WithNamespace(config.ClusterName), externalversions.WithTransform(feed.DropManagedFields)),
 		managedInformers: externalversions.NewSharedInformerFactoryWithOptions(config.Managed, 0,
 			externalversions.WithTransform(feed.DropManagedFields)),
-		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](minBackoff, maxBackoff),
-		failing: semaphore.NewWeighted(int64(max(1, config.Workers/2))),
-		counts:  map[string]string{},
-		woken:   sets.New[string](),
+		backoff:  workqueue.NewTypedItemExponentialFailureRateLimiter[string](minBackoff, maxBackoff),
+		schedule: schedule{works: map[string]*standing{}},
+		watchdog: fair.NewWatchdog(queueName, nil),
+		counts:   map[string]string{},
+		woken:    sets.New[string](),
 	}
-	c.queue = workqueue.NewTypedRateLimitingQueueWithConfig(c.backoff, workqueue.TypedRateLimitingQueueConfig[string]{Name: "manifestwork"})
+	c.lanes = fair.NewQueue(fair.Config[string]{
+		Name: queueName, Class: c.class,
+		Workers: config.Workers, WorkersPerTenant: cmp.Or(config.WorkersPerTenant, config.Workers),
+		PriorityWorkers: cmp.Or(config.PriorityWorkers, defaultPriorityWorkers),
+	})
+	c.queue = workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[string]{Name: queueName, Queue: c.lanes})
 	c.watches = newObjectWatches(config.Metadata, func(work string) { c.queue.Add(work) })
 
 	works := c.hubInformers.Work().V1().ManifestWorks()
@@ -135,16 +153,16 @@ func New(config Config) (*Controller, error) {
 	}
 	c.works, c.records, c.byExecutor = works.Lister().ManifestWorks(config.ClusterName), records.Lister(), works.Informer().GetIndexer()
 	for _, source := range []struct {
-		informer cache.SharedIndexInformer
-		enqueue  func(any)
+		informer      cache.SharedIndexInformer
+		enqueue, lost func(any)
 	}{
-		{works.Informer(), c.enqueueWork},
-		{records.Informer(), c.enqueueRecord},
+		{works.Informer(), c.enqueueWork, c.enqueueLost},
+		{records.Informer(), c.enqueueRecord, c.enqueueRecord},
 	} {
 		registration, err := source.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc:    source.enqueue,
 			UpdateFunc: func(_, obj any) { source.enqueue(obj) },
-			DeleteFunc: source.enqueue,
+			DeleteFunc: source.lost,
 		})
 		if err != nil {
 			return nil, err
@@ -155,10 +173,30 @@ func New(config Config) (*Controller, error) {
 }
 
 func (c *Controller) enqueueWork(obj any) {
+	if work, ok := obj.(*workv1.ManifestWork); ok {
+		c.schedule.observe(work)
+		c.queue.Add(work.Name)
+	}
+}
+
+func (c *Controller) enqueueLost(obj any) {
 	if _, name, err := cache.SplitMetaNamespaceKey(keyOf(obj)); err == nil && name != "" {
+		c.schedule.lost(name)
 		c.queue.Add(name)
 	}
 }
+
+// class returns how a work is scheduled at present.
+func (c *Controller) class(name string) fair.Class {
+	c.mu.Lock()
+	woken := c.woken.Has(name)
+	c.mu.Unlock()
+	return c.schedule.class(name, c.backoff.NumRequeues(name) > 0, woken)
+}
+
+// Stuck returns an error that names the works from which workers do not return, nil if
+// there are none.
+func (c *Controller) Stuck() error { return c.watchdog.Err() }
 
 func (c *Controller) enqueueRecord(obj any) {
 	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
@@ -215,50 +253,44 @@ func (c *Controller) Run(ctx context.Context) error {
 		return nil
 	}
 	logger.Info("Applying ManifestWorks", "cluster", c.clusterName, "workers", c.workers)
-	for range c.workers {
-		running.Go(func() {
-			for c.next(ctx) {
-			}
-		})
-	}
+	running.Go(func() { c.watchdog.Run(ctx) })
+	running.Go(func() { c.lanes.Serve(ctx, c.next) })
 	<-ctx.Done()
 	return nil
 }
 
-// next handles one work of the queue. It reports whether there may be more.
-func (c *Controller) next(ctx context.Context) bool {
-	name, shutdown := c.queue.Get()
-	if shutdown {
-		return false
-	}
-	defer c.queue.Done(name)
-	if ctx.Err() != nil {
-		return false
-	}
-	woken := c.takeWoken(name)
-	if c.backoff.NumRequeues(name) > 0 && !woken {
-		if !c.failing.TryAcquire(1) {
-			c.queue.AddAfter(name, wait.Jitter(staleDelay, 1))
-			return true
-		}
-		defer c.failing.Release(1)
-	}
-	c.pass(ctx, name, woken)
-	return true
-}
-
-// pass makes one pass over a work and decides when the next is due. woken is
-// whether the executor of the work may have got other permissions.
-func (c *Controller) pass(ctx context.Context, name string, woken bool) {
-	logger := klog.FromContext(ctx).WithValues("work", name)
-	passCtx, cancel := context.WithTimeout(klog.NewContext(ctx, logger), passTimeout)
-	defer cancel()
-	start := c.now()
-	came, err := c.reconcile(passCtx, name, woken)
+// next handles one work of the queue.
+func (c *Controller) next(ctx context.Context, name string, class fair.Class) {
 	if ctx.Err() != nil {
 		return
 	}
-	c.count(name, came.state, err)
+	logger := klog.FromContext(ctx).WithValues("work", name)
+	ctx, end := c.watchdog.Begin(klog.NewContext(ctx, logger), "ManifestWork "+name, stuckTime, func() { c.lanes.Abandon(name) })
+	defer end()
+	c.pass(fair.WithClass(ctx, class), name, class.Priority)
+}
+
+// pass makes one pass over a work and decides when the next is due. priority is
+// whether a worker of the priority lane makes it.
+func (c *Controller) pass(ctx context.Context, name string, priority bool) {
+	logger := klog.FromContext(ctx)
+	deadlineCtx, cancel := context.WithTimeout(ctx, passTimeout)
+	defer cancel()
+	passCtx, end := c.schedule.begin(deadlineCtx, name)
+	defer end()
+	start := c.now()
+	came, err := c.reconcile(passCtx, name, wakeup{woken: c.takeWoken(name), priority: priority})
+	if ctx.Err() != nil {
+		return
+	}
+	if errors.Is(context.Cause(passCtx), errSuperseded) {
+		// The deletion has queued the work again.
+		return
+	}
+	c.schedule.passed(name, came, err)
+	if !came.partial {
+		c.count(name, came.state, err)
+	}
 	if err != nil {
 		passSeconds.WithLabelValues("error").Observe(c.now().Sub(start).Seconds())
 		delay := jitter(c.backoff.When(name))
@@ -272,13 +304,16 @@ func (c *Controller) pass(ctx context.Context, name string, woken bool) {
 		return
 	}
 	passSeconds.WithLabelValues("success").Observe(c.now().Sub(start).Seconds())
-	if !came.waiting {
+	if !came.waiting && !came.partial {
 		c.backoff.Forget(name)
 	}
-	if came.again > 0 {
+	switch {
+	case came.partial:
+		c.queue.Add(name)
+	case came.again > 0:
 		c.queue.AddAfter(name, jitter(came.again))
 	}
-	logger.V(4).Info("Pass done", "state", came.state, "took", c.now().Sub(start))
+	logger.V(4).Info("Pass done", "state", came.state, "partial", came.partial, "took", c.now().Sub(start))
 }
 
 // jitter spreads tries that began together: the delay, or up to half as long again.

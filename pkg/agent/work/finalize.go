@@ -32,9 +32,10 @@ func (c *Controller) finalize(ctx context.Context, work *workv1.ManifestWork, st
 	// is none of ours: then nothing of this work was applied.
 	if record != nil && c.ours(record) {
 		_, named := ExecutorOf(work)
-		done, err := c.clear(ctx, work.Name, st, record, letGo{ownedOnly: named, orphan: func(id objectID) bool {
+		how := letGo{until: c.slice(), ownedOnly: named, orphan: func(id objectID) bool {
 			return orphans(work.Spec.DeleteOption, id.identifier())
-		}})
+		}}
+		done, err := c.clear(ctx, work.Name, st, record, how)
 		if !done || err != nil {
 			message := "Objects of the work are being removed"
 			if err != nil {
@@ -43,7 +44,7 @@ func (c *Controller) finalize(ctx context.Context, work *workv1.ManifestWork, st
 				entries := waits.Status.AppliedResources
 				message = fmt.Sprintf("%d objects of the work are not gone yet, the first is %s", len(entries), entryID(entries[0]))
 			}
-			return outcome{state: stateDeleting, again: pollPeriod}, errors.Join(err, c.reportDeleting(ctx, st, work, message))
+			return outcome{state: stateDeleting, again: c.resume(how)}, errors.Join(err, c.reportDeleting(ctx, st, work, message))
 		}
 	}
 	c.watches.track(work.Name, nil)
@@ -82,9 +83,10 @@ func (c *Controller) evict(ctx context.Context, name string, st *workState) (out
 		if err != nil {
 			return outcome{state: stateDeleting}, err
 		}
-		done, err := c.clear(ctx, name, st, record, letGo{ownedOnly: true, orphan: orphan})
+		how := letGo{until: c.slice(), ownedOnly: true, orphan: orphan}
+		done, err := c.clear(ctx, name, st, record, how)
 		if !done || err != nil {
-			return outcome{state: stateDeleting, again: pollPeriod}, err
+			return outcome{state: stateDeleting, again: c.resume(how)}, err
 		}
 	}
 	c.watches.track(name, nil)
@@ -116,11 +118,12 @@ func (c *Controller) grace(ctx context.Context, st *workState, record *workv1.Ap
 // objects, so that the next pass makes both anew.
 func (c *Controller) rebuildRecord(ctx context.Context, name string, st *workState, record *workv1.AppliedManifestWork) (outcome, error) {
 	st.items = map[objectID]*itemState{}
-	done, err := c.clear(ctx, name, st, record, letGo{ownedOnly: true, orphan: func(objectID) bool { return false }})
+	how := letGo{until: c.slice(), ownedOnly: true, orphan: func(objectID) bool { return false }}
+	done, err := c.clear(ctx, name, st, record, how)
 	if done {
 		return outcome{state: stateApplied, again: staleDelay}, err
 	}
-	return outcome{state: stateDeleting, again: pollPeriod}, err
+	return outcome{state: stateDeleting, again: c.resume(how)}, err
 }
 
 // clear removes all objects of a record and then the record. It reports

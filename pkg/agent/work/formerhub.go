@@ -41,9 +41,10 @@ func (c *Controller) evictFormer(ctx context.Context, key string, st *workState)
 	if err != nil {
 		return outcome{state: stateDeleting}, err
 	}
-	done, err := c.clear(ctx, key, st, record, letGo{ownedOnly: true, orphan: orphan})
+	how := letGo{until: c.slice(), ownedOnly: true, orphan: orphan}
+	done, err := c.clear(ctx, key, st, record, how)
 	if !done || err != nil {
-		return outcome{state: stateDeleting, again: pollPeriod}, err
+		return outcome{state: stateDeleting, again: c.resume(how)}, err
 	}
 	klog.FromContext(ctx).Info("Removed what was applied for another hub", "record", name, "hubHash", record.Spec.HubHash)
 	c.watches.track(key, nil)

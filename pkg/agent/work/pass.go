@@ -55,7 +55,12 @@ type applyPass struct {
 	// waiting is whether something that failed is left for its next try.
 	waiting bool
 	again   time.Duration
+	// tried is how many objects the pass has tried to apply.
+	tried int
 }
+
+// over reports whether the pass has used its slice of time.
+func (p *applyPass) over() bool { return p.now().Sub(p.started) >= p.sliceTime }
 
 func (p *applyPass) soon(after time.Duration) { p.again = min(p.again, after) }
 
@@ -82,6 +87,16 @@ func (p *applyPass) apply(ctx context.Context, it *item) {
 		p.soon(pollPeriod)
 	}
 	tried := p.due(it, state, missing)
+	if tried && state.round == p.st.round {
+		// An earlier slice of this pass has tried it.
+		tried = false
+		if state.result.err == nil {
+			p.soon(staleDelay)
+		}
+	} else if tried {
+		p.tried++
+		state.round = p.st.round
+	}
 	switch {
 	case !tried:
 	case !p.acting:

@@ -25,11 +25,20 @@ type outcome struct {
 	again time.Duration
 	// waiting is whether something that failed before was left for its next try.
 	waiting bool
+	// partial is whether the pass left objects to the next turn of the work.
+	partial bool
 }
 
-// reconcile makes one pass over a work. woken is whether the permissions of its
-// executor may have changed.
-func (c *Controller) reconcile(ctx context.Context, name string, woken bool) (outcome, error) {
+// wakeup is why a pass is made.
+type wakeup struct {
+	// woken is whether the permissions of the executor may have changed.
+	woken bool
+	// priority is whether the pass is one of the priority lane.
+	priority bool
+}
+
+// reconcile makes one pass over a work.
+func (c *Controller) reconcile(ctx context.Context, name string, why wakeup) (outcome, error) {
 	st := c.states.get(name)
 	work := c.cachedWork(name, st)
 	switch {
@@ -43,7 +52,7 @@ func (c *Controller) reconcile(ctx context.Context, name string, woken bool) (ou
 		c.backoff.Forget(name)
 	}
 	c.wake(name, st)
-	if woken && st.denied {
+	if why.woken && st.denied {
 		st.notBefore = time.Time{}
 		c.backoff.Forget(name)
 	}
@@ -74,6 +83,11 @@ func (c *Controller) reconcile(ctx context.Context, name string, woken bool) (ou
 		return c.unadmitted(ctx, st, work, items, err)
 	}
 
+	if why.woken && why.priority && pass.acting {
+		// The executor keeps its permissions, so this is no revocation. Applying takes
+		// its turn in the ordinary lane.
+		return outcome{partial: true}, nil
+	}
 	if pass.work, err = c.ensureFinalizer(ctx, st, work); err != nil {
 		return outcome{}, err
 	}
@@ -112,10 +126,18 @@ func (c *Controller) applyWork(ctx context.Context, pass *applyPass, client dyna
 		named: named, mayReplace: pass.mayReplace, budget: pass.budget,
 	}
 	pass.clean = !pass.frozen
+	if !st.cut {
+		st.round++
+	}
+	st.cut = false
 	for _, it := range ordered {
 		if pass.outdated() {
 			// The rest is for the next pass, which asks anew and finds what is done.
 			return outcome{state: stateFailed, again: time.Millisecond, waiting: true}, nil
+		}
+		if pass.tried > 0 && pass.over() {
+			st.cut = true
+			return outcome{partial: true}, nil
 		}
 		pass.apply(ctx, it)
 	}
@@ -126,11 +148,12 @@ func (c *Controller) applyWork(ctx context.Context, pass *applyPass, client dyna
 
 	errs := []error{pass.failed}
 	current, left := outcomes(record.Status.AppliedResources, ordered, pass.uids)
-	remaining, err := c.removeLeft(ctx, record, work, items, without(left, current))
+	until := pass.started.Add(c.sliceTime)
+	remaining, err := c.removeLeft(ctx, record, work, items, without(left, current), until)
 	if err != nil {
 		errs = append(errs, err)
 	} else if len(remaining) > 0 {
-		pass.soon(pollPeriod)
+		pass.soon(c.resume(letGo{until: until}))
 	}
 	if record, err = c.setApplied(ctx, st, record, append(current, remaining...)); err != nil {
 		return outcome{}, err
@@ -199,7 +222,7 @@ func without(left, current []workv1.AppliedManifestResourceMeta) []workv1.Applie
 }
 
 // removeLeft lets go of recorded objects that the work does not have any more.
-func (c *Controller) removeLeft(ctx context.Context, record *workv1.AppliedManifestWork, work *workv1.ManifestWork, items []*item, left []workv1.AppliedManifestResourceMeta) ([]workv1.AppliedManifestResourceMeta, error) {
+func (c *Controller) removeLeft(ctx context.Context, record *workv1.AppliedManifestWork, work *workv1.ManifestWork, items []*item, left []workv1.AppliedManifestResourceMeta, until time.Time) ([]workv1.AppliedManifestResourceMeta, error) {
 	if len(left) == 0 {
 		return nil, nil
 	}
@@ -222,7 +245,7 @@ func (c *Controller) removeLeft(ctx context.Context, record *workv1.AppliedManif
 		}
 	}
 	_, named := ExecutorOf(work)
-	remaining, err := c.removeAll(ctx, record, removable, letGo{ownedOnly: named, orphan: func(id objectID) bool {
+	remaining, err := c.removeAll(ctx, record, removable, letGo{until: until, ownedOnly: named, orphan: func(id objectID) bool {
 		return readOnly[id] || orphans(work.Spec.DeleteOption, id.identifier())
 	}})
 	return append(kept, remaining...), err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -25,6 +26,22 @@ type letGo struct {
 	// where the work itself is not known, and for works that name an executor: the
 	// reference is put on an object only once the executor may delete it.
 	ownedOnly bool
+	// until is when to leave the other objects to the next turn; never if zero.
+	until time.Time
+}
+
+// slice returns when a removal that begins now leaves the rest to its next turn.
+func (c *Controller) slice() time.Time { return c.now().Add(c.sliceTime) }
+
+// over reports whether a removal has used its slice of time.
+func (c *Controller) over(how letGo) bool { return !how.until.IsZero() && !c.now().Before(how.until) }
+
+// resume returns when a removal goes on that is not done.
+func (c *Controller) resume(how letGo) time.Duration {
+	if c.over(how) {
+		return time.Millisecond
+	}
+	return pollPeriod
 }
 
 // removeAll lets go of the entries and returns those whose objects are still
@@ -33,7 +50,11 @@ type letGo struct {
 func (c *Controller) removeAll(ctx context.Context, record *workv1.AppliedManifestWork, entries []workv1.AppliedManifestResourceMeta, how letGo) ([]workv1.AppliedManifestResourceMeta, error) {
 	var remaining []workv1.AppliedManifestResourceMeta
 	var errs []error
-	for _, entry := range slices.Backward(entries) {
+	for i, entry := range slices.Backward(entries) {
+		if i < len(entries)-1 && c.over(how) {
+			remaining = append(remaining, entry)
+			continue
+		}
 		gone, err := c.remove(ctx, ownerRef(record), entry, how)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("remove %s: %w", entryID(entry), err))

@@ -33,6 +33,10 @@ type workState struct {
 	// denied is whether the last pass failed for permissions of the executor, so
 	// that others may end the wait for notBefore.
 	denied bool
+	// round counts the passes, of which all slices are one. cut is whether the last
+	// slice left objects to the next.
+	round int
+	cut   bool
 }
 
 // itemState is what is remembered of one object of a work.
@@ -56,6 +60,8 @@ type itemState struct {
 	// repairs counts writes over other writers, the last at lastRepair.
 	repairs    int
 	lastRepair time.Time
+	// round is the round in which the object was tried last.
+	round int
 }
 
 // unbound reports whether the object is a binding that was kept from its role.

@@ -1,0 +1,227 @@
+package work
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+
+	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile/fair"
+)
+
+const (
+	configMapManifest   = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"shop"}}`
+	namespaceManifest   = `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"shop"}}`
+	clusterRoleManifest = `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"a"}}`
+)
+
+func newWork(change func(*workv1.ManifestWork), manifests ...string) *workv1.ManifestWork {
+	work := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Name: "w", UID: "1", Generation: 1}}
+	for _, manifest := range manifests {
+		work.Spec.Workload.Manifests = append(work.Spec.Workload.Manifests, workv1.Manifest{RawExtension: runtime.RawExtension{Raw: []byte(manifest)}})
+	}
+	if change != nil {
+		change(work)
+	}
+	return work
+}
+
+func mark(work *workv1.ManifestWork) {
+	work.Annotations = map[string]string{rbacv1alpha1.DeliveredAnnotation: "cp"}
+}
+
+func actAs(work *workv1.ManifestWork) {
+	work.Spec.Executor = &workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{
+		Type:           workv1.ExecutorSubjectTypeServiceAccount,
+		ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: "team", Name: "deployer"},
+	}}
+}
+
+func deleting(work *workv1.ManifestWork) {
+	work.DeletionTimestamp = ptr.To(metav1.Now())
+}
+
+func wroteBy(name string) func(*workv1.ManifestWork) {
+	return func(work *workv1.ManifestWork) {
+		work.Status.ExecutorChoice = &workv1.ExecutorChoice{SpecChangedBy: workv1.ExecutorChooser{Username: name}}
+	}
+}
+
+func TestClassOfWorks(t *testing.T) {
+	both := func(changes ...func(*workv1.ManifestWork)) func(*workv1.ManifestWork) {
+		return func(work *workv1.ManifestWork) {
+			for _, change := range changes {
+				change(work)
+			}
+		}
+	}
+	for _, test := range []struct {
+		name           string
+		work           *workv1.ManifestWork
+		retried, woken bool
+		want           fair.Class
+	}{
+		{name: "of an executor", work: newWork(actAs, configMapManifest), want: fair.Class{Tenant: "executor/team/deployer"}},
+		{name: "of a known author", work: newWork(wroteBy("eve"), configMapManifest), want: fair.Class{Tenant: "user/eve"}},
+		{name: "of an unknown author", work: newWork(nil, configMapManifest), want: fair.Class{Tenant: "namespace/shop"}},
+		{name: "that makes a namespace", work: newWork(nil, namespaceManifest, configMapManifest), want: fair.Class{Tenant: "namespace/shop"}},
+		{name: "without namespace", work: newWork(nil, clusterRoleManifest), want: fair.Class{Tenant: "namespace/"}},
+		{name: "without manifests", work: newWork(nil), want: fair.Class{Tenant: "namespace/"}},
+		{name: "that cannot be read", work: newWork(nil, `[`), want: fair.Class{Tenant: "namespace/"}},
+		{name: "deleted", work: newWork(both(actAs, deleting), configMapManifest), want: fair.Class{Priority: true, Tenant: "executor/team/deployer"}},
+		{name: "deleted, failing", work: newWork(both(actAs, deleting), configMapManifest), retried: true, want: fair.Class{Priority: true, Tenant: "executor/team/deployer", Failed: true}},
+		{name: "revoked", work: newWork(actAs, configMapManifest), woken: true, want: fair.Class{Priority: true, Tenant: "executor/team/deployer"}},
+		{name: "of a ClusterPermission", work: newWork(mark, clusterRoleManifest), want: fair.Class{Priority: true, Tenant: tenantNewPermission}},
+		{
+			name: "of a ClusterPermission, reported",
+			work: newWork(both(mark, func(work *workv1.ManifestWork) {
+				work.Status.Conditions = []metav1.Condition{{Type: workv1.WorkApplied, ObservedGeneration: 1}}
+			}), clusterRoleManifest),
+			want: fair.Class{Priority: true, Tenant: tenantPermission},
+		},
+		{name: "marked, with an executor", work: newWork(both(mark, actAs), clusterRoleManifest), want: fair.Class{Tenant: "executor/team/deployer"}},
+		{name: "marked, with other objects", work: newWork(mark, clusterRoleManifest, configMapManifest), want: fair.Class{Tenant: tenantPermission}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := schedule{works: map[string]*standing{}}
+			s.observe(test.work)
+			if got := s.class("w", test.retried, test.woken); got != test.want {
+				t.Errorf("class = %+v, want %+v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestClassOfWorksThatAreGone(t *testing.T) {
+	s := schedule{works: map[string]*standing{}}
+	if got, want := s.class("w", false, false), (fair.Class{Priority: true, Tenant: tenantGone}); got != want {
+		t.Errorf("class of an unknown work = %+v, want %+v", got, want)
+	}
+	if got, want := s.class(formerKey+"r", true, false), (fair.Class{Priority: true, Tenant: tenantFormer, Failed: true}); got != want {
+		t.Errorf("class of a record of another hub = %+v, want %+v", got, want)
+	}
+	s.observe(newWork(actAs, configMapManifest))
+	s.forget("w")
+	if got, want := s.class("w", false, false), (fair.Class{Tenant: "executor/team/deployer"}); got != want {
+		t.Errorf("class of a work that is there = %+v, want %+v", got, want)
+	}
+	s.lost("w")
+	if got, want := s.class("w", false, false), (fair.Class{Priority: true, Tenant: "executor/team/deployer"}); got != want {
+		t.Errorf("class of a vanished work = %+v, want %+v", got, want)
+	}
+	s.forget("w")
+	if len(s.works) != 0 {
+		t.Errorf("%d works are remembered, want none", len(s.works))
+	}
+	s.lost("w")
+	s.observe(newWork(actAs, configMapManifest))
+	if got, want := s.class("w", false, false), (fair.Class{Tenant: "executor/team/deployer"}); got != want {
+		t.Errorf("class of a work that came again = %+v, want %+v", got, want)
+	}
+}
+
+func TestMarkedWorksLeaveThePriorityLane(t *testing.T) {
+	for name, pass := range map[string]struct {
+		came outcome
+		err  error
+		want bool
+	}{
+		"that failed":       {err: errors.New("no"), want: false},
+		"that were long":    {came: outcome{partial: true}, want: false},
+		"that were applied": {want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := schedule{works: map[string]*standing{}}
+			work := newWork(mark, clusterRoleManifest)
+			s.observe(work)
+			s.passed("w", pass.came, pass.err)
+			s.observe(work)
+			if got := s.class("w", false, false).Priority; got != pass.want {
+				t.Errorf("priority = %v, want %v", got, pass.want)
+			}
+			changed := work.DeepCopy()
+			changed.Generation++
+			s.observe(changed)
+			if !s.class("w", false, false).Priority {
+				t.Error("priority after a change of the spec = false, want true")
+			}
+		})
+	}
+}
+
+func TestFailedWorksAreRetriedUntilTheyChange(t *testing.T) {
+	s := schedule{works: map[string]*standing{}}
+	work := newWork(actAs, configMapManifest)
+	s.observe(work)
+	s.passed("w", outcome{}, errors.New("no"))
+	if !s.class("w", true, false).Failed {
+		t.Error("failed after an error = false, want true")
+	}
+	s.passed("w", outcome{waiting: true}, nil)
+	if !s.class("w", true, false).Failed {
+		t.Error("failed while an error is left for its next try = false, want true")
+	}
+	s.passed("w", outcome{}, nil)
+	if s.class("w", true, false).Failed {
+		t.Error("failed after a pass without error = true, want false")
+	}
+	s.passed("w", outcome{}, errors.New("no"))
+	work = work.DeepCopy()
+	work.Generation++
+	s.observe(work)
+	if s.class("w", true, false).Failed {
+		t.Error("failed after a change of the spec = true, want false")
+	}
+}
+
+func TestDeletionEndsThePass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := schedule{works: map[string]*standing{}}
+		work := newWork(actAs, configMapManifest)
+		s.observe(work)
+		ctx, end := s.begin(t.Context(), "w")
+		s.observe(work)
+		if s.ending("w") {
+			t.Error("ending after an event = true, want false")
+		}
+		deleted := work.DeepCopy()
+		deleting(deleted)
+		s.observe(deleted)
+		s.observe(deleted)
+		if !s.ending("w") || ctx.Err() != nil {
+			t.Errorf("ending = %v and %v, want true and a request that goes on", s.ending("w"), ctx.Err())
+		}
+		time.Sleep(supersededGrace)
+		synctest.Wait()
+		if !errors.Is(context.Cause(ctx), errSuperseded) {
+			t.Errorf("cause = %v, want %v", context.Cause(ctx), errSuperseded)
+		}
+		end()
+		ctx, end = s.begin(t.Context(), "w")
+		defer end()
+		s.lost("w")
+		time.Sleep(2 * supersededGrace)
+		synctest.Wait()
+		if ctx.Err() != nil {
+			t.Errorf("a pass that removes = %v, want that it goes on", ctx.Err())
+		}
+	})
+}
+
+func TestTenantOfMalformedManifest(t *testing.T) {
+	raw, err := json.Marshal(map[string]any{"kind": "Namespace", "apiVersion": "v1", "metadata": map[string]any{"name": "shop", "labels": "not a map"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := tenantOf(newWork(nil, string(raw))); got != "namespace/shop" {
+		t.Errorf("tenant = %s, want namespace/shop", got)
+	}
+}

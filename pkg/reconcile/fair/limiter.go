@@ -1,0 +1,135 @@
+package fair
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/utils/clock"
+)
+
+// Limiter limits the requests to an API server. Requests that wait are sent in turn:
+// one of the priority lane, one of the ordinary lane, and within a lane one of each
+// tenant. A tenant that is alone can use the whole limit.
+type Limiter struct {
+	clock clock.PassiveClock
+	// after calls a function when a time has passed.
+	after  func(time.Duration, func())
+	qps    float32
+	bucket *rate.Limiter
+
+	mu    sync.Mutex
+	lanes [lanes]*flows[*waiter]
+	// ordinaryNext is whether the next turn is the ordinary lane's.
+	ordinaryNext bool
+	// armed is whether a timer runs that grants the next request.
+	armed bool
+}
+
+var _ flowcontrol.RateLimiter = (*Limiter)(nil)
+
+// waiter is a request that waits. granted is closed when it may be sent.
+type waiter struct {
+	tenant  string
+	granted chan struct{}
+}
+
+// NewLimiter returns a limiter of so many requests a second, and as many as burst at
+// once.
+func NewLimiter(qps float32, burst int) *Limiter {
+	return newLimiter(qps, burst, clock.RealClock{}, func(delay time.Duration, f func()) { time.AfterFunc(delay, f) })
+}
+
+func newLimiter(qps float32, burst int, clock clock.PassiveClock, after func(time.Duration, func())) *Limiter {
+	l := &Limiter{clock: clock, after: after, qps: qps, bucket: rate.NewLimiter(rate.Limit(qps), burst)}
+	for i := range l.lanes {
+		l.lanes[i] = newFlows[*waiter]()
+	}
+	return l
+}
+
+// Wait returns when a request with the context may be sent, or with the error of the
+// context.
+func (l *Limiter) Wait(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	class := classOf(ctx)
+	l.mu.Lock()
+	if l.free() {
+		l.mu.Unlock()
+		return nil
+	}
+	w := &waiter{tenant: class.Tenant, granted: make(chan struct{})}
+	lane := l.lanes[class.lane()]
+	lane.push(class.Tenant, w)
+	if !l.armed {
+		l.arm()
+	}
+	l.mu.Unlock()
+	select {
+	case <-w.granted:
+		return nil
+	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if lane.remove(class.Tenant, w) {
+		return ctx.Err()
+	}
+	return nil
+}
+
+// free takes a token if nobody waits for one and there is one. The caller holds mu.
+func (l *Limiter) free() bool {
+	return !l.armed && l.bucket.AllowN(l.clock.Now(), 1)
+}
+
+// arm reserves the next token and grants it when it is due. The caller holds mu.
+func (l *Limiter) arm() {
+	now := l.clock.Now()
+	delay := l.bucket.ReserveN(now, 1).DelayFrom(now)
+	l.armed = true
+	l.after(delay, l.grant)
+}
+
+// grant lets the request be sent whose turn it is.
+func (l *Limiter) grant() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.armed = false
+	order := [lanes]int{priorityLane, ordinaryLane}
+	if l.ordinaryNext {
+		order = [lanes]int{ordinaryLane, priorityLane}
+	}
+	for _, lane := range order {
+		if w, ok := l.lanes[lane].next(func(string) bool { return true }); ok {
+			l.lanes[lane].remove(w.tenant, w)
+			close(w.granted)
+			l.ordinaryNext = lane == priorityLane
+			break
+		}
+	}
+	if l.lanes[ordinaryLane].len()+l.lanes[priorityLane].len() > 0 {
+		l.arm()
+	}
+}
+
+// TryAccept reports whether a request may be sent at once.
+func (l *Limiter) TryAccept() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.free()
+}
+
+// Accept returns when a request of no tenant may be sent.
+func (l *Limiter) Accept() { _ = l.Wait(context.Background()) }
+
+// Stop does nothing: a limiter has nothing to stop.
+func (l *Limiter) Stop() {}
+
+// QPS returns how many requests a second are sent at most.
+func (l *Limiter) QPS() float32 { return l.qps }

@@ -1,0 +1,168 @@
+package fair
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/component-base/metrics/legacyregistry"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// metric returns the value of a metric of the queue that is named after the test.
+func metric(t *testing.T, name string) float64 {
+	t.Helper()
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, sample := range family.GetMetric() {
+			if sample.GetLabel()[0].GetValue() == t.Name() {
+				return sample.GetGauge().GetValue() + sample.GetCounter().GetValue()
+			}
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
+}
+
+// line is a limiter whose burst is used up, and the requests that it has let through.
+type line struct {
+	*Limiter
+	t       *testing.T
+	granted chan string
+	delay   time.Duration
+}
+
+func newLine(t *testing.T) *line {
+	l := &line{t: t, granted: make(chan string, 100)}
+	l.Limiter = newLimiter(10, 1, clocktesting.NewFakePassiveClock(time.Now()), func(delay time.Duration, _ func()) { l.delay = delay })
+	if !l.TryAccept() || l.TryAccept() {
+		t.Fatal("a burst of one is not exactly one request")
+	}
+	return l
+}
+
+func (l *line) len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lanes[ordinaryLane].len() + l.lanes[priorityLane].len()
+}
+
+// wait lets a request wait, and returns once it does.
+func (l *line) wait(ctx context.Context, name string, class Class) {
+	l.t.Helper()
+	before := l.len()
+	go func() {
+		if err := l.Wait(WithClass(ctx, class)); err != nil {
+			name = err.Error()
+		}
+		l.granted <- name
+	}()
+	err := wait.PollUntilContextTimeout(l.t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		return l.len() == before+1, nil
+	})
+	if err != nil {
+		l.t.Fatalf("%s does not wait", name)
+	}
+}
+
+func TestLimiterLetsTenantsTakeTurns(t *testing.T) {
+	l := newLine(t)
+	for range 4 {
+		l.wait(t.Context(), "flood", Class{Tenant: "flood"})
+	}
+	l.wait(t.Context(), "one", Class{Tenant: "one"})
+	l.wait(t.Context(), "deleted", Class{Priority: true, Tenant: "flood"})
+	l.wait(t.Context(), "deleted", Class{Priority: true, Tenant: "flood"})
+	var order []string
+	for i := range 7 {
+		// The clock stands still, so every request is due a tenth of a second later.
+		if want := time.Duration(i+1) * 100 * time.Millisecond; l.delay != want {
+			t.Errorf("request %d waits for %s, want %s", i, l.delay, want)
+		}
+		l.grant()
+		order = append(order, <-l.granted)
+	}
+	want := []string{"deleted", "flood", "deleted", "one", "flood", "flood", "flood"}
+	if !slices.Equal(order, want) {
+		t.Errorf("order = %v, want %v", order, want)
+	}
+}
+
+func TestLimiterForgetsWhatIsCancelled(t *testing.T) {
+	l := newLine(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	l.wait(ctx, "cancelled", Class{Tenant: "a"})
+	l.wait(t.Context(), "next", Class{Tenant: "b"})
+	cancel()
+	if got, want := <-l.granted, context.Canceled.Error(); got != want {
+		t.Errorf("cancelled request = %s, want %s", got, want)
+	}
+	l.grant()
+	if got := <-l.granted; got != "next" {
+		t.Errorf("request after the cancelled one = %s, want next", got)
+	}
+	if l.len() != 0 || l.armed {
+		t.Errorf("%d requests wait, armed is %v, want none and false", l.len(), l.armed)
+	}
+	if err := l.Wait(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Wait with an ended context = %v, want %v", err, context.Canceled)
+	}
+}
+
+type answer func(*http.Request) (*http.Response, error)
+
+func (a answer) RoundTrip(request *http.Request) (*http.Response, error) { return a(request) }
+
+func TestWatchdogWaitsForAnswers(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Now())
+	dog := NewWatchdog(t.Name(), clock)
+	ctx, end := dog.Begin(t.Context(), "a", 30*time.Second, nil)
+	defer end()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://example", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	step := func(step time.Duration, stuck bool) {
+		t.Helper()
+		clock.Step(step)
+		dog.check()
+		if err := dog.Err(); (err != nil) != stuck {
+			t.Errorf("stuck is %v, want %v", err, stuck)
+		}
+	}
+	step(20*time.Second, false)
+	response, err := Transport(answer(func(*http.Request) (*http.Response, error) {
+		step(45*time.Second, false)
+		return &http.Response{Body: io.NopCloser(strings.NewReader(""))}, nil
+	})).RoundTrip(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Reading the answer is a part of the request.
+	step(14*time.Second, false)
+	if err := errors.Join(response.Body.Close(), response.Body.Close()); err != nil {
+		t.Fatal(err)
+	}
+	step(20*time.Second, false)
+	_, err = Transport(answer(func(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF })).RoundTrip(request)
+	if !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Fatal(err)
+	}
+	step(20*time.Second, false)
+	_, _ = Transport(answer(func(*http.Request) (*http.Response, error) {
+		step(2*time.Minute, true)
+		return nil, io.ErrUnexpectedEOF
+	})).RoundTrip(request)
+}

@@ -1,0 +1,411 @@
+package fair
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// fixture is a queue of items whose class a test sets.
+type fixture struct {
+	*Queue[string]
+	classes map[string]Class
+}
+
+func newFixture(t *testing.T, workers, perTenant, priority int) *fixture {
+	f := &fixture{classes: map[string]Class{}}
+	f.Queue = NewQueue(Config[string]{
+		Name: t.Name(), Workers: workers, WorkersPerTenant: perTenant, PriorityWorkers: priority,
+		// By default, the tenant is what comes before the dash.
+		Class: func(item string) Class {
+			if class, ok := f.classes[item]; ok {
+				return class
+			}
+			tenant, _, _ := strings.Cut(item, "-")
+			return Class{Tenant: tenant}
+		},
+	})
+	t.Cleanup(f.ShutDown)
+	return f
+}
+
+func (f *fixture) add(tenant string, n int, class Class) {
+	for i := range n {
+		item := fmt.Sprintf("%s-%d", tenant, i)
+		class.Tenant = tenant
+		f.classes[item] = class
+		f.Add(item)
+	}
+}
+
+// try returns the items that the idle workers of a pool get at once, at most n.
+func (f *fixture) try(pool, n int) []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var items []string
+	for len(items) < n {
+		item, _, ok := f.next(pool)
+		if !ok {
+			break
+		}
+		items = append(items, item)
+	}
+	return items
+}
+
+func count(items []string, prefix string) int {
+	n := 0
+	for _, item := range items {
+		if strings.HasPrefix(item, prefix) {
+			n++
+		}
+	}
+	return n
+}
+
+func TestTenantsTakeTurns(t *testing.T) {
+	f := newFixture(t, 1, 1, 1)
+	f.add("flood", 5000, Class{})
+	f.add("one", 1, Class{})
+	first := f.try(ordinaryLane, 10)
+	if want := []string{"flood-0"}; !slices.Equal(first, want) {
+		t.Fatalf("items of one worker = %v, want %v", first, want)
+	}
+	f.Done("flood-0")
+	if got, want := f.try(ordinaryLane, 10), []string{"one-0"}; !slices.Equal(got, want) {
+		t.Errorf("items after one pass = %v, want %v", got, want)
+	}
+	f.Done("one-0")
+	if got, want := f.try(ordinaryLane, 10), []string{"flood-1"}; !slices.Equal(got, want) {
+		t.Errorf("items after two passes = %v, want %v", got, want)
+	}
+}
+
+func TestShares(t *testing.T) {
+	for _, test := range []struct {
+		name                       string
+		workers, perTenant         int
+		tenants, wantAll, wantEach int
+	}{
+		{"one tenant is limited by its own limit", 32, 10, 1, 10, 10},
+		{"one tenant leaves workers idle", 12, 12, 1, 4, 4},
+		{"a single worker is for everybody", 1, 1, 1, 1, 1},
+		{"twenty tenants leave a worker idle", 32, 10, 20, 30, 2},
+		{"as many tenants as workers get one each", 8, 8, 8, 8, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t, test.workers, test.perTenant, 1)
+			for i := range test.tenants {
+				f.add(fmt.Sprintf("t%d", i), 50, Class{})
+			}
+			got := f.try(ordinaryLane, 1000)
+			most := 0
+			for i := range test.tenants {
+				most = max(most, count(got, fmt.Sprintf("t%d-", i)))
+			}
+			if len(got) != test.wantAll || most != test.wantEach {
+				t.Errorf("%d workers are busy, %d of one tenant; want %d and %d", len(got), most, test.wantAll, test.wantEach)
+			}
+			if test.tenants < test.workers && test.workers > 1 {
+				f.add("late", 1, Class{})
+				if got, want := f.try(ordinaryLane, 10), []string{"late-0"}; !slices.Equal(got, want) {
+					t.Errorf("items of a new tenant = %v, want %v", got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestPriorityLaneHasItsOwnWorkers(t *testing.T) {
+	f := newFixture(t, 2, 2, 1)
+	f.add("a", 5, Class{})
+	f.add("b", 5, Class{})
+	f.try(ordinaryLane, 10)
+	f.add("deleted", 1, Class{Priority: true})
+	if got := f.try(ordinaryLane, 10); len(got) != 0 {
+		t.Errorf("items of busy workers = %v, want none", got)
+	}
+	if got, want := f.try(priorityLane, 10), []string{"deleted-0"}; !slices.Equal(got, want) {
+		t.Errorf("items of the priority lane = %v, want %v", got, want)
+	}
+	f.Done("deleted-0")
+	if got := f.try(priorityLane, 10); len(got) != 0 {
+		t.Errorf("priority workers got ordinary items: %v", got)
+	}
+}
+
+func TestIdleWorkersHelpThePriorityLane(t *testing.T) {
+	f := newFixture(t, 6, 6, 1)
+	f.add("deleted", 50, Class{Priority: true})
+	f.add("a", 1, Class{})
+	got := f.try(ordinaryLane, 10)
+	if got[0] != "a-0" || count(got, "deleted") != 2 {
+		t.Errorf("items = %v, want a-0 first and then 2 of the priority lane, which is the share of a tenant", got)
+	}
+}
+
+func TestWaitingItemChangesLane(t *testing.T) {
+	f := newFixture(t, 1, 1, 1)
+	f.add("a", 3, Class{})
+	f.classes["a-2"] = Class{Priority: true, Tenant: "a"}
+	if got := f.try(priorityLane, 10); len(got) != 0 {
+		t.Fatalf("items before the change is known = %v, want none", got)
+	}
+	f.Add("a-2")
+	if got, want := f.try(priorityLane, 10), []string{"a-2"}; !slices.Equal(got, want) {
+		t.Errorf("items of the priority lane = %v, want %v", got, want)
+	}
+	f.Done("a-2")
+	var rest []string
+	for range 4 {
+		got := f.try(ordinaryLane, 10)
+		rest = append(rest, got...)
+		for _, item := range got {
+			f.Done(item)
+		}
+	}
+	if want := []string{"a-0", "a-1"}; !slices.Equal(rest, want) || f.Len() != 0 {
+		t.Errorf("other items = %v and %d left, want %v and none", rest, f.Len(), want)
+	}
+}
+
+func TestItemHasOneWorker(t *testing.T) {
+	f := newFixture(t, 4, 4, 4)
+	f.add("a", 1, Class{})
+	f.try(ordinaryLane, 10)
+	f.classes["a-0"] = Class{Priority: true, Tenant: "a"}
+	f.Add("a-0")
+	f.Add("a-0")
+	if got := append(f.try(priorityLane, 10), f.try(ordinaryLane, 10)...); len(got) != 0 {
+		t.Fatalf("a second worker got %v", got)
+	}
+	f.Done("a-0")
+	if got, want := f.try(priorityLane, 10), []string{"a-0"}; !slices.Equal(got, want) {
+		t.Errorf("items after the first worker has returned = %v, want %v", got, want)
+	}
+	f.Done("a-0")
+	if got := f.try(priorityLane, 10); len(got) != 0 {
+		t.Errorf("items when nothing was added = %v, want none", got)
+	}
+}
+
+func TestFailedItemsHoldHalfOfTheWorkers(t *testing.T) {
+	f := newFixture(t, 8, 8, 1)
+	for i := range 20 {
+		f.add(fmt.Sprintf("failed%d", i), 1, Class{Failed: true})
+	}
+	if got := f.try(ordinaryLane, 100); len(got) != 4 {
+		t.Errorf("%d failed items have a worker, want 4: %v", len(got), got)
+	}
+	f.add("a", 1, Class{})
+	if got, want := f.try(ordinaryLane, 100), []string{"a-0"}; !slices.Equal(got, want) {
+		t.Errorf("items beside failed ones = %v, want %v", got, want)
+	}
+}
+
+func TestFailedItemsAndOthersTakeTurns(t *testing.T) {
+	f := newFixture(t, 2, 1, 1)
+	f.add("a", 10, Class{})
+	f.add("b", 10, Class{Failed: true})
+	failed := 0
+	for range 10 {
+		for _, item := range f.try(ordinaryLane, 1) {
+			failed += count([]string{item}, "b-")
+			f.Done(item)
+		}
+	}
+	if failed != 5 {
+		t.Errorf("%d of 10 items were failed ones, want 5", failed)
+	}
+}
+
+func TestAbandonedWorkerIsReplaced(t *testing.T) {
+	f := newFixture(t, 2, 1, 1)
+	f.add("a", 5, Class{})
+	f.add("b", 5, Class{})
+	if got := f.try(ordinaryLane, 10); len(got) != 2 {
+		t.Fatalf("items of two workers = %v, want 2", got)
+	}
+	f.Abandon("a-0")
+	f.Abandon("a-0")
+	if got := f.try(ordinaryLane, 10); len(got) != 0 {
+		t.Errorf("items of tenants with all of their workers = %v, want none", got)
+	}
+	f.add("c", 1, Class{})
+	if got, want := f.try(ordinaryLane, 10), []string{"c-0"}; !slices.Equal(got, want) {
+		t.Errorf("items of a replaced worker = %v, want %v", got, want)
+	}
+	f.Add("a-0")
+	f.Done("a-0")
+	f.Done("b-0")
+	got := f.try(ordinaryLane, 10)
+	if len(got) != 1 || f.pools[ordinaryLane].busy != 2 || f.pools[ordinaryLane].abandoned != 0 {
+		t.Errorf("items after the worker has returned = %v, with %+v, want one item and two busy workers", got, f.pools[ordinaryLane])
+	}
+	for _, item := range []string{"c-0", got[0]} {
+		f.Done(item)
+	}
+	if p := f.pools[ordinaryLane]; p.busy != 0 || len(p.tenants) != 0 {
+		t.Errorf("pool without items is %+v, want idle", p)
+	}
+}
+
+func TestAbandonedWorkersAreLimited(t *testing.T) {
+	f := newFixture(t, 2, 2, 1)
+	for i := range 6 {
+		f.add(fmt.Sprintf("t%d", i), 1, Class{})
+	}
+	taken := 0
+	for range 6 {
+		for _, item := range f.try(ordinaryLane, 10) {
+			taken++
+			f.Abandon(item)
+		}
+	}
+	if taken != 4 {
+		t.Errorf("%d items have a worker, want 4: two that were abandoned and two that were not", taken)
+	}
+}
+
+func TestServeEndsWithoutAbandonedWorkers(t *testing.T) {
+	f := newFixture(t, 2, 2, 1)
+	started, release, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		f.Serve(context.Background(), func(_ context.Context, item string, _ Class) {
+			close(started)
+			<-release
+		})
+	}()
+	f.Add("a-0")
+	<-started
+	f.ShutDown()
+	select {
+	case <-ended:
+		t.Fatal("Serve returned while a worker had an item")
+	default:
+	}
+	f.Abandon("a-0")
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Error("Serve waits for an abandoned worker")
+	}
+	close(release)
+}
+
+func TestServeHandlesEveryItem(t *testing.T) {
+	f := newFixture(t, 4, 4, 2)
+	const items = 500
+	handled := make(chan string, 2*items)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		f.Serve(context.Background(), func(_ context.Context, item string, class Class) {
+			if class != f.classes[item] {
+				t.Errorf("class of %s = %+v, want %+v", item, class, f.classes[item])
+			}
+			handled <- item
+		})
+	}()
+	f.mu.Lock()
+	for i := range items {
+		item := fmt.Sprintf("t%d-%d", i%7, i)
+		f.classes[item] = Class{Tenant: item[:2], Priority: i%3 == 0, Failed: i%5 == 0}
+	}
+	f.mu.Unlock()
+	for i := range items {
+		f.Add(fmt.Sprintf("t%d-%d", i%7, i))
+	}
+	seen := map[string]bool{}
+	for range items {
+		select {
+		case item := <-handled:
+			seen[item] = true
+		case <-time.After(time.Minute):
+			t.Fatalf("%d of %d items were handled", len(seen), items)
+		}
+	}
+	f.ShutDown()
+	<-ended
+	if len(seen) != items {
+		t.Errorf("%d of %d items were handled", len(seen), items)
+	}
+}
+
+func TestWatchdog(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Now())
+	dog := NewWatchdog(t.Name(), clock)
+	stuckTotal.WithLabelValues(t.Name()).Add(0)
+	before := metric(t, "stuck_workers_total")
+	abandoned := 0
+	_, end := dog.Begin(t.Context(), "ManifestWork slow", 30*time.Second, func() { abandoned++ })
+	clock.Step(29 * time.Second)
+	dog.check()
+	if err := dog.Err(); err != nil || abandoned != 0 {
+		t.Errorf("after 29 s: error %v and %d abandoned, want none", err, abandoned)
+	}
+	clock.Step(2 * time.Second)
+	dog.check()
+	dog.check()
+	want := "1 workers of the queue TestWatchdog do not return from ManifestWork slow for 31s"
+	if err := dog.Err(); err == nil || err.Error() != want || abandoned != 1 {
+		t.Errorf("after 31 s: error %v and %d abandoned, want %s and 1", err, abandoned, want)
+	}
+	if got := metric(t, "stuck_workers"); got != 1 {
+		t.Errorf("stuck_workers = %v, want 1", got)
+	}
+	end()
+	if err := dog.Err(); err != nil {
+		t.Errorf("after the return: %v, want nil", err)
+	}
+	if now, ever := metric(t, "stuck_workers"), metric(t, "stuck_workers_total")-before; now != 0 || ever != 1 {
+		t.Errorf("stuck_workers = %v and stuck_workers_total grew by %v, want 0 and 1", now, ever)
+	}
+}
+
+func TestWatchdogNamesSome(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Now())
+	dog := NewWatchdog(t.Name(), clock)
+	for _, name := range []string{"e", "d", "c", "b", "a"} {
+		_, end := dog.Begin(t.Context(), name, time.Second, nil)
+		defer end()
+	}
+	clock.Step(time.Minute)
+	dog.check()
+	want := "5 workers of the queue TestWatchdogNamesSome do not return from a for 1m0s, b for 1m0s, c for 1m0s and 2 more"
+	if err := dog.Err(); err == nil || err.Error() != want {
+		t.Errorf("error = %v, want %s", err, want)
+	}
+}
+
+func TestWatchdogRuns(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Now())
+	dog := NewWatchdog(t.Name(), clock)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		dog.Run(ctx)
+	}()
+	stuck := make(chan struct{})
+	_, end := dog.Begin(ctx, "a", time.Second, func() { close(stuck) })
+	defer end()
+	for found := false; !found; {
+		clock.Step(checkPeriod)
+		select {
+		case <-stuck:
+			found = true
+		case <-t.Context().Done():
+			t.Fatal("the stuck worker was not found")
+		case <-time.After(time.Millisecond):
+		}
+	}
+	cancel()
+	<-ended
+}
