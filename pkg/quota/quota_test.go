@@ -207,10 +207,10 @@ func TestRun(t *testing.T) {
 		t.Errorf("create without a store: %v", err)
 	}
 	c.Serve(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListFunc: func(metav1.ListOptions) (runtime.Object, error) {
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 			return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "10"}, Items: []corev1.ConfigMap{*configMap("a", "one", 5, 0)}}, nil
 		},
-		WatchFunc: func(metav1.ListOptions) (watch.Interface, error) { return events, nil },
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return events, nil },
 	}, listOnly{}), &corev1.ConfigMap{})
 	if c.Synced() {
 		t.Error("Synced() = true before the first list")
