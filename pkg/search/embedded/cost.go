@@ -20,7 +20,8 @@ const (
 	keyCost  = 40
 	edgeCost = 30
 	// itemCost and itemBytes are those of an item of an answer, valueCost and valueBytes those of a value.
-	itemCost, itemBytes   = 150, 176
+	// What an item costs is mostly to encode, to compress and to send it.
+	itemCost, itemBytes   = 4_000, 176
 	valueCost, valueBytes = 150, 96
 	// scanCost is that of comparing a term with a pattern and adding its rows, pairCost that for the leaf of a map,
 	// which is put together first, and indexCost that of asking the trigrams.
@@ -29,7 +30,7 @@ const (
 	sharedCost = 2_000_000
 
 	// longCost is from what cost on a question waits for its turn.
-	longCost = 5 * time.Millisecond
+	longCost = 8 * time.Millisecond
 )
 
 // spend takes a cost from the budget of the request. A question that becomes a long one waits for its turn.

@@ -78,6 +78,7 @@ type Engine struct {
 	maxCost     time.Duration
 	caller      func(context.Context) string
 	turns       *turns
+	answers     *search.Pool
 	log         changeLog
 	current     atomic.Pointer[state]
 

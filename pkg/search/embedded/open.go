@@ -38,7 +38,7 @@ func Open(dir string, options Options) (*Engine, error) {
 	e := &Engine{
 		logger: options.Logger, dir: dir, boot: options.boot, scopes: newScopes(), completions: newCompletions(),
 		queue: make(chan *order, maxQueue), closed: make(chan struct{}),
-		maxCost: options.MaxCost, caller: options.Caller, turns: newTurns(),
+		maxCost: options.MaxCost, caller: options.Caller, turns: newTurns(), answers: search.NewPool(search.PoolBytes),
 	}
 	if e.maxCost <= 0 {
 		e.maxCost = search.DefaultCost

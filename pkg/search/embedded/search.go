@@ -23,12 +23,15 @@ func (e *Engine) read(ctx context.Context, scope visibility.Scope, now time.Time
 	// them, and reports and other callers would wait.
 	runtime.Gosched()
 	s, rows := e.scopes.of(scope, e.current.Load)
-	r := &reader{state: s, ctx: ctx, now: now, scope: rows, scopeID: scope.ID(), since: time.Now(), budget: search.BudgetOf(ctx, e.newBudget)}
+	r := &reader{state: s, ctx: ctx, now: now, scope: rows, scopeID: scope.ID(), since: time.Now()}
+	var pool *search.Pool
 	if e.caller != nil {
+		pool = e.answers
 		if r.caller = e.caller(ctx); r.caller != "" {
 			r.turns = e.turns
 		}
 	}
+	r.budget = search.BudgetOf(ctx, e.newBudget, pool, r.caller)
 	if err := r.spend(questionCost); err != nil {
 		r.close()
 		return nil, err

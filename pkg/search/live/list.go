@@ -15,8 +15,6 @@ const itemsAtATime = 5000
 // list gives all that matches in the scope. It returns the versions of the first and of the last page; what has
 // changed in between may be missing, or be there already.
 func (r *run) list(ctx context.Context, each func(*search.Item) error) (first, last uint64, err error) {
-	// The query is evaluated for every page.
-	ctx = search.WithBudget(ctx)
 	request := search.Request{Query: r.Query, Now: r.Now(), Items: true, Limit: itemsAtATime}
 	for page := 0; ; page++ {
 		result, err := r.Engine.Search(ctx, r.scope, &request)

@@ -25,7 +25,7 @@ import (
 )
 
 // maxChunk bounds the objects of one response, each of which takes some kilobytes until it is written.
-const maxChunk = 5000
+const maxChunk = 1000
 
 // retrySeconds is when a client may ask again for a version that is not known yet.
 const retrySeconds = 1
@@ -128,7 +128,7 @@ func (r *REST) List(ctx context.Context, options *metainternalversion.ListOption
 	if options.Limit > 0 {
 		limit = int(min(options.Limit, maxChunk))
 	}
-	found, err := r.engine.Search(ctx, scope, &search.Request{
+	found, err := r.engine.Search(search.WithBudget(ctx), scope, &search.Request{
 		Query: selected.query, Now: time.Now(), Items: true, Limit: limit, Continue: options.Continue,
 	})
 	if err != nil {

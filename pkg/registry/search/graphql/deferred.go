@@ -82,12 +82,19 @@ func (d *deferred) add(l list) (string, error) {
 func (d *deferred) write(w io.Writer, answer []byte) error {
 	begin := []byte(`["` + d.mark)
 	var out []byte
+	// From the second part on there is a place among the encoders.
+	var encoder terms.Encoder
+	defer encoder.End()
 	flush := func(least int) error {
 		if len(out) < least {
 			return nil
 		}
+		encoder.End()
 		_, err := w.Write(out)
 		out = out[:0]
+		if least > 0 {
+			encoder.Begin()
+		}
 		return err
 	}
 	for {

@@ -382,7 +382,7 @@ func TestSearchesThatAreHeldTogether(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			answer := s.ask("admin", test.document, input)
-			if got := strings.Contains(answer, "the search finds too much"); got != test.refused {
+			if got := strings.Contains(answer, "the search is too expensive"); got != test.refused {
 				t.Errorf("refused: %v, want %v; %d bytes: %.300s", got, test.refused, len(answer), answer)
 			}
 		})

@@ -83,7 +83,7 @@ func TestBoundsOfARequest(t *testing.T) {
 		{"a search for all", searchv1alpha1.SearchSpec{SearchRequest: all}, ""},
 		{"several searches for all", searchv1alpha1.SearchSpec{Searches: slices.Repeat([]searchv1alpha1.SearchRequest{all}, 20)}, ""},
 		{"searches that are held together", searchv1alpha1.SearchSpec{Searches: slices.Repeat([]searchv1alpha1.SearchRequest{all}, 100)},
-			"spec.searches[37]: Forbidden: the search finds too much"},
+			"spec.searches[24]: Forbidden: the search is too expensive"},
 		{"searches that only count", searchv1alpha1.SearchSpec{Searches: slices.Repeat([]searchv1alpha1.SearchRequest{counted}, 100)}, ""},
 		{"too many orders", searchv1alpha1.SearchSpec{SearchRequest: ordered}, "spec.orderBy: Too many: 17: must have at most 16 items"},
 		{"too many related kinds", searchv1alpha1.SearchSpec{SearchRequest: related}, "spec.relatedKinds: Too many: 1001: must have at most 1000 items"},

@@ -15,6 +15,7 @@ import (
 
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	engine "open-cluster-management.io/hub-apiserver/pkg/search"
+	"open-cluster-management.io/hub-apiserver/pkg/search/terms"
 )
 
 // answer is a Search whose results are written as the engine has them, in JSON
@@ -97,6 +98,8 @@ type chunkWriter struct {
 	to   io.Writer
 	next []byte
 	err  error
+	// encoder is a place from the second chunk on.
+	encoder terms.Encoder
 }
 
 // flush writes what there is, if that is at least so much.
@@ -105,7 +108,9 @@ func (w *chunkWriter) flush(atLeast int) {
 		return
 	}
 	if w.err == nil {
+		w.encoder.End()
 		_, w.err = w.to.Write(w.next)
+		w.encoder.Begin()
 	}
 	w.next = w.next[:0]
 }
@@ -118,6 +123,7 @@ func (a *answer) write(to io.Writer) error {
 	}
 	w := &chunkWriter{to: to, next: (*chunk)[:0]}
 	defer func() {
+		w.encoder.End()
 		*chunk = w.next
 		chunks.Put(chunk)
 	}()
@@ -234,7 +240,10 @@ func (w *chunkWriter) appendItems(items []engine.Item) {
 			next = append(next, ']')
 		}
 		w.next = append(next, '}')
-		w.flush(chunkSize - chunkSize/8)
+		if w.flush(chunkSize - chunkSize/8); w.err != nil {
+			// The client has gone.
+			return
+		}
 	}
 	if len(items) > 0 {
 		w.next = append(w.next, ']')
