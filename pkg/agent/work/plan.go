@@ -97,9 +97,14 @@ func plan(ctx context.Context, mapper mapper, work *workv1.ManifestWork) []*item
 	items := make([]*item, len(work.Spec.Workload.Manifests))
 	seen := map[objectID]int{}
 	left := limits.MaxValues
+	tooMany := limits.CheckMatches(len(items), len(work.Spec.ManifestConfigs), orphaningRules(work.Spec.DeleteOption), field.NewPath("spec", "manifestConfigs"))
 	for ordinal, given := range work.Spec.Workload.Manifests {
 		it := &item{ordinal: ordinal}
 		items[ordinal] = it
+		if tooMany != nil {
+			it.err = tooMany
+			continue
+		}
 		if err := limits.Check(given.Raw, &left, field.NewPath("spec", "workload", "manifests").Index(ordinal)); err != nil {
 			it.err = err
 			continue
@@ -116,6 +121,13 @@ func plan(ctx context.Context, mapper mapper, work *workv1.ManifestWork) []*item
 		seen[it.id()] = ordinal
 	}
 	return items
+}
+
+func orphaningRules(option *workv1.DeleteOption) int {
+	if option == nil || option.SelectivelyOrphan == nil {
+		return 0
+	}
+	return len(option.SelectivelyOrphan.OrphaningRules)
 }
 
 func (i *item) resolve(ctx context.Context, mapper mapper, work *workv1.ManifestWork, raw []byte) error {

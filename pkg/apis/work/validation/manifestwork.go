@@ -12,6 +12,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/ratchet"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/work/limits"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
@@ -75,6 +76,13 @@ func validateSpec(spec *work.ManifestWorkSpec, limitBytes int64) field.ErrorList
 	fldPath := field.NewPath("spec")
 	errs := validateManifests(spec.Workload.Manifests, limitBytes, fldPath.Child("workload", "manifests"))
 	errs = append(errs, validateDeleteOption(spec.DeleteOption, fldPath.Child("deleteOption"))...)
+	rules := 0
+	if option := spec.DeleteOption; option != nil && option.SelectivelyOrphan != nil {
+		rules = len(option.SelectivelyOrphan.OrphaningRules)
+	}
+	if err := limits.CheckMatches(len(spec.Workload.Manifests), len(spec.ManifestConfigs), rules, fldPath.Child("manifestConfigs")); err != nil {
+		errs = append(errs, err)
+	}
 	for i := range spec.ManifestConfigs {
 		errs = append(errs, validateManifestConfig(&spec.ManifestConfigs[i], fldPath.Child("manifestConfigs").Index(i))...)
 	}
