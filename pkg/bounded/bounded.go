@@ -27,12 +27,6 @@ const (
 	// MaxTotalLength bounds the expressions of one ManifestWork together, in bytes.
 	// An expression that occurs more than once counts once.
 	MaxTotalLength = 32 << 10
-	// MaxConfigs bounds the manifestConfigs of a ManifestWork, MaxOrphaningRules its orphaning
-	// rules. Each is compared with each manifest.
-	MaxConfigs, MaxOrphaningRules = 1000, 5000
-	// MaxWildcardMatches bounds the product of the manifests of a ManifestWork and its
-	// manifestConfigs whose name or namespace contains a wildcard.
-	MaxWildcardMatches = 200_000
 )
 
 // Ordinary is the size of object for which the hub admits expressions. It is above
@@ -114,17 +108,5 @@ func (b *Budget) Spend(steps float64) error {
 		return fmt.Errorf("%w: the expressions of the ManifestWork exceed %d steps in total", ErrTooExpensive, PassSteps)
 	}
 	b.left -= steps
-	return nil
-}
-
-// Configs returns an error if the manifestConfigs of a ManifestWork take too long to be matched
-// with its manifests. wildcards is how many of the configs contain a wildcard.
-func Configs(manifests, configs, wildcards int) error {
-	if configs > MaxConfigs {
-		return fmt.Errorf("%d manifestConfigs, at most %d are allowed", configs, MaxConfigs)
-	}
-	if manifests*wildcards > MaxWildcardMatches {
-		return fmt.Errorf("%d manifestConfigs with wildcards for %d manifests, the product must be at most %d", wildcards, manifests, MaxWildcardMatches)
-	}
 	return nil
 }

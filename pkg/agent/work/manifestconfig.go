@@ -3,6 +3,7 @@ package work
 import (
 	"strings"
 
+	"open-cluster-management.io/hub-apiserver/pkg/apis/work/limits"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
@@ -54,8 +55,11 @@ func identifierMatches(pattern, id workv1.ResourceIdentifier) bool {
 }
 
 // wildcardMatches reports whether text matches pattern, in which each * stands
-// for any number of characters.
+// for any number of characters. A pattern that is longer than any name matches nothing.
 func wildcardMatches(pattern, text string) bool {
+	if len(pattern) > limits.MaxNameBytes {
+		return false
+	}
 	parts := strings.Split(pattern, "*")
 	if len(parts) == 1 {
 		return pattern == text

@@ -270,7 +270,7 @@ func TestLongListsAreNotComparedWithoutEnd(t *testing.T) {
 		"one name": func(i int) any { return map[string]any{"name": "n", "a": int64(i)} },
 		"lists":    func(i int) any { return []any{int64(i), []any{int64(i)}} },
 	} {
-		live, want := reversed(50_000, item)
+		live, want := reversed(10_000, item)
 		s := &search{left: maxCompared}
 		if got := enforceList(live, want, s); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: enforceList() is not what is given", name)

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -16,7 +15,6 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/work/limits"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
-	"open-cluster-management.io/hub-apiserver/pkg/bounded"
 )
 
 // objectID names one object of the managed cluster, whatever API version it is
@@ -98,17 +96,20 @@ type mapper interface {
 func plan(ctx context.Context, mapper mapper, work *workv1.ManifestWork) []*item {
 	items := make([]*item, len(work.Spec.Workload.Manifests))
 	seen := map[objectID]int{}
-	// The hub refuses such ManifestWorks; they were stored before the hub did.
-	excess := checkConfigs(work)
 	left := limits.MaxValues
+	tooMany := limits.CheckMatches(len(items), len(work.Spec.ManifestConfigs), orphaningRules(work.Spec.DeleteOption), field.NewPath("spec", "manifestConfigs"))
 	for ordinal, given := range work.Spec.Workload.Manifests {
 		it := &item{ordinal: ordinal}
 		items[ordinal] = it
+		if tooMany != nil {
+			it.err = tooMany
+			continue
+		}
 		if err := limits.Check(given.Raw, &left, field.NewPath("spec", "workload", "manifests").Index(ordinal)); err != nil {
 			it.err = err
 			continue
 		}
-		if it.err = it.resolve(ctx, mapper, work, given.Raw, excess); it.err != nil {
+		if it.err = it.resolve(ctx, mapper, work, given.Raw); it.err != nil {
 			it.object = nil
 			continue
 		}
@@ -122,20 +123,14 @@ func plan(ctx context.Context, mapper mapper, work *workv1.ManifestWork) []*item
 	return items
 }
 
-// checkConfigs returns an error if it would take too long to match the manifestConfigs of a
-// ManifestWork with its manifests.
-func checkConfigs(work *workv1.ManifestWork) error {
-	wildcards := 0
-	for _, config := range work.Spec.ManifestConfigs {
-		if strings.Contains(config.ResourceIdentifier.Name+config.ResourceIdentifier.Namespace, "*") {
-			wildcards++
-		}
+func orphaningRules(option *workv1.DeleteOption) int {
+	if option == nil || option.SelectivelyOrphan == nil {
+		return 0
 	}
-	return bounded.Configs(len(work.Spec.Workload.Manifests), len(work.Spec.ManifestConfigs), wildcards)
+	return len(option.SelectivelyOrphan.OrphaningRules)
 }
 
-// resolve fills in the item. excess is why its config must not be looked for, nil if it may.
-func (i *item) resolve(ctx context.Context, mapper mapper, work *workv1.ManifestWork, raw []byte, excess error) error {
+func (i *item) resolve(ctx context.Context, mapper mapper, work *workv1.ManifestWork, raw []byte) error {
 	object := &unstructured.Unstructured{}
 	if err := object.UnmarshalJSON(raw); err != nil {
 		return fmt.Errorf("not a Kubernetes object: %w", err)
@@ -163,9 +158,6 @@ func (i *item) resolve(ctx context.Context, mapper mapper, work *workv1.Manifest
 	}
 	if err := normalize(object); err != nil {
 		return err
-	}
-	if excess != nil {
-		return excess
 	}
 	i.object = object
 	i.config = configFor(work.Spec.ManifestConfigs, i.id().identifier())

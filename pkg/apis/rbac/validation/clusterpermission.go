@@ -23,6 +23,10 @@ import (
 // exceed the 253 bytes of a name.
 const maxNameLength = 253 - (64 + 1) - (1 + 5)
 
+// maxRequirements bounds the namespaceSelectors of a ClusterPermission, which are all compared
+// with each namespace that changes on the cluster.
+const maxRequirements = 1000
+
 var specPath = field.NewPath("spec")
 
 // ValidateClusterPermission checks a ClusterPermission that is about to be created.
@@ -86,6 +90,10 @@ func validateSpec(cp *rbac.ClusterPermission) field.ErrorList {
 			"no bindings are defined: give at least one of clusterRoleBinding, clusterRoleBindings, roleBindings or roleRefs"))
 	}
 
+	if requirements := requirementsOf(spec); requirements > maxRequirements {
+		return append(errs, field.Forbidden(specPath, fmt.Sprintf(
+			"the namespaceSelectors have %d requirements in total, where each selector counts as one more, may not have more than %d; use fewer selectors, or several ClusterPermissions", requirements, maxRequirements)))
+	}
 	rendered := newRenderedNames(cp.Name)
 	if spec.ClusterRole != nil {
 		errs = append(errs, validateRules(spec.ClusterRole.Rules, false, specPath.Child("clusterRole", "rules"))...)
@@ -130,6 +138,23 @@ func validateSpec(cp *rbac.ClusterPermission) field.ErrorList {
 		}
 	}
 	return errs
+}
+
+// requirementsOf counts the namespaceSelectors of a spec and their requirements.
+func requirementsOf(spec *rbac.ClusterPermissionSpec) int {
+	count := 0
+	add := func(selector *metav1.LabelSelector) {
+		if selector != nil {
+			count += 1 + len(selector.MatchLabels) + len(selector.MatchExpressions)
+		}
+	}
+	for i := range ptr.Deref(spec.Roles, nil) {
+		add((*spec.Roles)[i].NamespaceSelector)
+	}
+	for i := range ptr.Deref(spec.RoleBindings, nil) {
+		add((*spec.RoleBindings)[i].NamespaceSelector)
+	}
+	return count
 }
 
 func validateClusterRoleBinding(binding *rbac.ClusterRoleBinding, fldPath *field.Path) field.ErrorList {

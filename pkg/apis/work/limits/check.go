@@ -24,6 +24,10 @@ const (
 	// MaxNameBytes bounds the parts of the identity of an object, which conditions repeat.
 	MaxNameBytes = 1024
 
+	// MaxMatches bounds the manifests of a ManifestWork times what is said about manifests by
+	// patterns and names: each is compared with each whenever the work is looked at.
+	MaxMatches = 500_000
+
 	// maxShown bounds the keys that errors repeat.
 	maxShown = 64
 )
@@ -67,6 +71,16 @@ func Check(raw []byte, left *int, fldPath *field.Path) *field.Error {
 			at = append(at, level{object: delim == '{', index: -1})
 		}
 	}
+}
+
+// CheckMatches returns why a ManifestWork says too much about too many manifests; nil if
+// it does not. Configs are its manifestConfigs, rules its orphaningRules.
+func CheckMatches(manifests, configs, rules int, fldPath *field.Path) *field.Error {
+	if manifests*(configs+rules) <= MaxMatches {
+		return nil
+	}
+	return field.Forbidden(fldPath, fmt.Sprintf("%d manifests with %d manifestConfigs and orphaningRules take more than %d comparisons; use wildcards, or several ManifestWorks",
+		manifests, configs+rules, MaxMatches))
 }
 
 // place is where a decoder is in a manifest.

@@ -47,6 +47,17 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+func TestCheckMatches(t *testing.T) {
+	for _, test := range []struct {
+		manifests, configs, rules int
+		ok                        bool
+	}{{8000, 100, 25, true}, {1000, 1000, 0, true}, {1000, 1000, 1, false}, {8000, 1, 125, false}, {1, 1, 500_000, true}, {0, 5, 5, true}} {
+		if err := CheckMatches(test.manifests, test.configs, test.rules, field.NewPath("spec")); (err == nil) != test.ok {
+			t.Errorf("CheckMatches(%d, %d, %d) = %v, want no error: %t", test.manifests, test.configs, test.rules, err, test.ok)
+		}
+	}
+}
+
 // The values of several manifests count together.
 func TestCheckCountsAllManifests(t *testing.T) {
 	left, half := MaxValues, []byte("["+strings.Repeat("0,", MaxValues/2)+"0]")

@@ -22,16 +22,7 @@ type expressions struct {
 	known map[string]error
 }
 
-func (e *expressions) validateManifestConfigs(configs []work.ManifestConfigOption, manifests int, fldPath *field.Path) field.ErrorList {
-	wildcards := 0
-	for i := range configs {
-		if id := configs[i].ResourceIdentifier; strings.Contains(id.Name+id.Namespace, "*") {
-			wildcards++
-		}
-	}
-	if err := bounded.Configs(manifests, len(configs), wildcards); err != nil {
-		return field.ErrorList{field.Invalid(fldPath, field.OmitValueType{}, err.Error())}
-	}
+func (e *expressions) validateManifestConfigs(configs []work.ManifestConfigOption, fldPath *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range configs {
 		errs = append(errs, e.validateManifestConfig(&configs[i], fldPath.Index(i))...)

@@ -12,8 +12,8 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/ratchet"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/work/limits"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
-	"open-cluster-management.io/hub-apiserver/pkg/bounded"
 )
 
 const (
@@ -76,7 +76,14 @@ func validateSpec(spec *work.ManifestWorkSpec, limitBytes int64) field.ErrorList
 	fldPath := field.NewPath("spec")
 	errs := validateManifests(spec.Workload.Manifests, limitBytes, fldPath.Child("workload", "manifests"))
 	errs = append(errs, validateDeleteOption(spec.DeleteOption, fldPath.Child("deleteOption"))...)
-	errs = append(errs, new(expressions).validateManifestConfigs(spec.ManifestConfigs, len(spec.Workload.Manifests), fldPath.Child("manifestConfigs"))...)
+	rules := 0
+	if option := spec.DeleteOption; option != nil && option.SelectivelyOrphan != nil {
+		rules = len(option.SelectivelyOrphan.OrphaningRules)
+	}
+	if err := limits.CheckMatches(len(spec.Workload.Manifests), len(spec.ManifestConfigs), rules, fldPath.Child("manifestConfigs")); err != nil {
+		errs = append(errs, err)
+	}
+	errs = append(errs, new(expressions).validateManifestConfigs(spec.ManifestConfigs, fldPath.Child("manifestConfigs"))...)
 	return append(errs, validateExecutor(spec.Executor, fldPath.Child("executor"))...)
 }
 
@@ -95,9 +102,6 @@ func validateDeleteOption(option *work.DeleteOption, fldPath *field.Path) field.
 		orphansPath := fldPath.Child("selectivelyOrphans")
 		if option.PropagationPolicy != work.DeletePropagationPolicyTypeSelectivelyOrphan {
 			errs = append(errs, field.Forbidden(orphansPath, "only for the propagationPolicy SelectivelyOrphan"))
-		}
-		if rules := len(orphans.OrphaningRules); rules > bounded.MaxOrphaningRules {
-			return append(errs, field.TooMany(orphansPath.Child("orphaningRules"), rules, bounded.MaxOrphaningRules))
 		}
 		for i, rule := range orphans.OrphaningRules {
 			rulePath := orphansPath.Child("orphaningRules").Index(i)
