@@ -27,8 +27,10 @@ func metric(t *testing.T, name string) float64 {
 			continue
 		}
 		for _, sample := range family.GetMetric() {
-			if sample.GetLabel()[0].GetValue() == t.Name() {
-				return sample.GetGauge().GetValue() + sample.GetCounter().GetValue()
+			for _, label := range sample.GetLabel() {
+				if label.GetValue() == t.Name() {
+					return sample.GetGauge().GetValue() + sample.GetCounter().GetValue()
+				}
 			}
 		}
 	}

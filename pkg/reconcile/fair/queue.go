@@ -119,9 +119,6 @@ func (q *Queue[T]) Add(item T) {
 
 // push puts an item into the lane of its class. The caller holds mu.
 func (q *Queue[T]) push(item T) {
-	if q.shuttingDown {
-		return
-	}
 	class, since := q.config.Class(item), q.config.Clock.Now()
 	if before, waits := q.waiting[item]; waits {
 		if before.class == class {
@@ -267,6 +264,9 @@ func (q *Queue[T]) Done(item T) {
 		delete(p.tenants, h.class.Tenant)
 	}
 	q.items.Done(item)
+	if q.shuttingDown {
+		q.drain()
+	}
 	q.cond.Broadcast()
 }
 
@@ -331,12 +331,19 @@ func (q *Queue[T]) ShutDown() {
 	if q.shuttingDown {
 		return
 	}
-	for item, at := range q.waiting {
-		q.drop(item, at.class)
-	}
 	q.shuttingDown = true
+	q.drain()
 	q.items.ShutDown()
 	q.cond.Broadcast()
+}
+
+// drain drops the items that wait, in the metrics as well. The caller holds mu.
+func (q *Queue[T]) drain() {
+	for item := range q.waiting {
+		q.turn = item
+		q.items.Get()
+		q.items.Done(item)
+	}
 }
 
 // ShutDownWithDrain is ShutDown, and returns when no worker has an item.

@@ -299,6 +299,25 @@ func TestServeEndsWithoutAbandonedWorkers(t *testing.T) {
 	close(release)
 }
 
+func TestShutDownDropsWhatWaits(t *testing.T) {
+	f := newFixture(t, 1, 1, 1)
+	f.add("a", 5, Class{})
+	f.try(ordinaryLane, 1)
+	f.Add("a-0")
+	f.ShutDown()
+	f.Done("a-0")
+	f.Add("b-0")
+	if f.Len() != 0 || f.pools[ordinaryLane].busy != 0 {
+		t.Errorf("%d items wait and %d workers are busy, want none", f.Len(), f.pools[ordinaryLane].busy)
+	}
+	if _, shutdown := f.Get(); !shutdown {
+		t.Error("Get returns an item, want that the queue is shut down")
+	}
+	if got := metric(t, "fair_queue_depth"); got != 0 {
+		t.Errorf("fair_queue_depth = %v, want 0", got)
+	}
+}
+
 func TestServeHandlesEveryItem(t *testing.T) {
 	f := newFixture(t, 4, 4, 2)
 	const items = 500
