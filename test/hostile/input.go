@@ -239,8 +239,12 @@ func (i Input) Named(name string) Input {
 	for at := range i.Requests {
 		request := &i.Requests[at]
 		request.Body = bytes.ReplaceAll(request.Body, []byte(`"`+object+`"`), []byte(`"`+name+`"`))
-		if path, found := strings.CutSuffix(request.Path, "/"+object); found {
-			request.Path = path + "/" + name
+		path, query, queried := strings.Cut(request.Path, "?")
+		if before, found := strings.CutSuffix(path, "/"+object); found {
+			request.Path = before + "/" + name
+			if queried {
+				request.Path += "?" + query
+			}
 		}
 	}
 	if path, found := strings.CutSuffix(i.Created, "/"+object); found {

@@ -150,7 +150,11 @@ func manifestClasses() []Class {
 					return fmt.Sprintf("a%d: &a%d [*a%d,*a%d,*a%d,*a%d,*a%d,*a%d,*a%d,*a%d]\n", i+1, i+1, i, i, i, i, i, i, i, i)
 				})
 			}
-			input.Requests = append(input.Requests[1:], Request{As: Tenant, Method: "PATCH", Path: worksPath + "/" + object + "?fieldManager=hostile&force=true", ContentType: kind, Body: []byte(body)})
+			path := worksPath + "/" + object + "?fieldManager=hostile"
+			if strings.Contains(kind, "apply") {
+				path += "&force=true"
+			}
+			input.Requests = append(input.Requests[1:], Request{As: Tenant, Method: "PATCH", Path: path, ContentType: kind, Body: []byte(body)})
 			return input
 		}},
 	}
