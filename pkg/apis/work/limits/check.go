@@ -26,7 +26,7 @@ const (
 
 	// MaxMatches bounds the manifests of a ManifestWork times what is said about manifests by
 	// patterns and names: each is compared with each whenever the work is looked at.
-	MaxMatches = 500_000
+	MaxMatches = 1_000_000
 
 	// maxShown bounds the keys that errors repeat.
 	maxShown = 64
