@@ -3,9 +3,13 @@ package apiserver
 import (
 	"net/http"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
 	"open-cluster-management.io/hub-apiserver/pkg/authz/callers"
+	"open-cluster-management.io/hub-apiserver/pkg/quota"
 	"open-cluster-management.io/hub-apiserver/pkg/search/live"
 )
 
@@ -41,8 +45,24 @@ func (c CompletedConfig) limitRequests() *callerLimits {
 	}
 	build := c.generic.BuildHandlerChainFunc
 	c.generic.BuildHandlerChainFunc = func(api http.Handler, config *genericapiserver.Config) http.Handler {
-		limited := callers.Limit(api, requests, out.watches, config.LongRunningFunc, config.Serializer)
+		bodies := quota.LimitBodies(api, config.MaxRequestBodyBytes, writesObject(), config.Serializer)
+		limited := callers.Limit(bodies, requests, out.watches, config.LongRunningFunc, config.Serializer)
 		return callers.LimitURL(build(limited, config), config.Serializer)
 	}
 	return out
+}
+
+// writesObject returns a function that reports whether the body of a request is a stored object,
+// or a patch of one.
+func writesObject() func(*request.RequestInfo) bool {
+	stored := sets.New[schema.GroupResource]()
+	for _, row := range Resources(Dependencies{}) {
+		for _, version := range row.Versions {
+			stored.Insert(version.WithResource(row.Name).GroupResource())
+		}
+	}
+	return func(info *request.RequestInfo) bool {
+		return (info.Verb == "create" || info.Verb == "update" || info.Verb == "patch") &&
+			stored.Has(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource})
+	}
 }

@@ -16,6 +16,11 @@ var (
 		Help: "Writes that a quota or a limit of objects has refused, by resource and limit.",
 	}, []string{"resource", "limit"})
 
+	bodyRefusals = metrics.NewCounter(&metrics.CounterOpts{
+		Subsystem: "hub_apiserver", Name: "body_refusals_total", StabilityLevel: metrics.ALPHA,
+		Help: "Writes that were refused because their body has too many values.",
+	})
+
 	limitDesc = metrics.NewDesc("hub_apiserver_quota_limit",
 		"What a namespace may hold of a resource, by resource and limit (objects or bytes).", []string{"resource", "limit"}, nil, metrics.ALPHA, "")
 	usedDesc = metrics.NewDesc("hub_apiserver_quota_used_max",
@@ -27,7 +32,7 @@ var (
 )
 
 func init() {
-	legacyregistry.MustRegister(refusals)
+	legacyregistry.MustRegister(refusals, bodyRefusals)
 	legacyregistry.CustomMustRegister(collected)
 }
 

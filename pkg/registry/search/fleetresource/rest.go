@@ -24,8 +24,9 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/terms"
 )
 
-// maxChunk bounds the objects of one response, each of which takes some kilobytes until it is written.
-const maxChunk = 1000
+// maxChunk and maxList bound the objects of one response, each of which takes some kilobytes until it is
+// written: of one with a limit, which continues, and of one without.
+const maxChunk, maxList = 1000, 16_000
 
 // retrySeconds is when a client may ask again for a version that is not known yet.
 const retrySeconds = 1
@@ -124,7 +125,7 @@ func (r *REST) List(ctx context.Context, options *metainternalversion.ListOption
 		return r.listNamed(ctx, scope, selected, list)
 	}
 
-	limit := maxChunk
+	limit := maxList
 	if options.Limit > 0 {
 		limit = int(min(options.Limit, maxChunk))
 	}
@@ -137,7 +138,7 @@ func (r *REST) List(ctx context.Context, options *metainternalversion.ListOption
 	if found.Continue != "" && options.Limit <= 0 {
 		// A client that gives no limit does not ask for the rest.
 		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
-			"the list has %d fleetresources, more than the %d that one response may have; list them in chunks with limit and continue, as kubectl does, or select fewer", found.Count, maxChunk))
+			"the list has %d fleetresources, more than the %d that one response may have; list them in chunks with limit and continue, as kubectl does, or select fewer", found.Count, maxList))
 	}
 	list.Continue = found.Continue
 	if found.Version > 0 {

@@ -1,0 +1,139 @@
+package quota
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+)
+
+const (
+	// BodyValues bounds the values in the body of a write, PayloadValues those of the manifests of
+	// a ManifestWork. Field management goes through them before an object is validated, at more
+	// than a hundred times the cost of reading them.
+	BodyValues, PayloadValues = 20_000, 120_000
+	// maxNesting bounds how deep they are nested.
+	maxNesting = 512
+)
+
+// payload is the field whose values field management takes as one.
+const payload = "manifests"
+
+// LimitBodies has a handler refuse writes whose body has too many values, with 413. maxBytes is
+// what the handler reads of a body at most. limited reports whether the body of a request is an
+// object that is stored.
+func LimitBodies(next http.Handler, maxBytes int64, limited func(*request.RequestInfo) bool, codecs runtime.NegotiatedSerializer) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		info, found := request.RequestInfoFrom(r.Context())
+		if r.Body == nil || !found || !info.IsResourceRequest || !limited(info) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		body, err := io.ReadAll(io.LimitReader(r.Body, maxBytes+1))
+		if err == nil {
+			err = checkBody(body)
+		}
+		if err != nil {
+			if apierrors.ReasonForError(err) == "" {
+				err = apierrors.NewBadRequest("the body cannot be read: " + err.Error())
+			}
+			bodyRefusals.Inc()
+			responsewriters.ErrorNegotiated(err, codecs, schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, w, r)
+			return
+		}
+		r.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.MultiReader(bytes.NewReader(body), r.Body), r.Body}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// checkBody returns an API error if a body in JSON or YAML has too many values. In YAML every
+// line counts as one.
+func checkBody(body []byte) error {
+	var s scanner
+	if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) > 0 && trimmed[0] != '{' && trimmed[0] != '[' {
+		s.values = bytes.Count(body, []byte("\n"))
+	}
+	s.scan(body)
+	for _, part := range []struct {
+		name          string
+		values, limit int
+	}{{"the object", s.values, BodyValues}, {"its " + payload, s.payload, PayloadValues}} {
+		if part.values > part.limit {
+			return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("%s has more than %d values", part.name, part.limit))
+		}
+	}
+	if s.deepest > maxNesting {
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the object is nested more than %d levels deep", maxNesting))
+	}
+	return nil
+}
+
+// scanner counts the values of a JSON text, and of what is similar in YAML. It never
+// recurses, and takes no memory.
+type scanner struct {
+	values, payload int
+	depth, deepest  int
+	// within is the depth of the list of manifests that is being read; 0 outside.
+	within int
+}
+
+func (s *scanner) scan(body []byte) {
+	var key string
+	for i := 0; i < len(body); i++ {
+		switch c := body[i]; c {
+		case '"':
+			end := closingQuote(body, i+1)
+			if end-i-1 == len(payload) {
+				key = string(body[i+1 : end])
+			} else {
+				key = ""
+			}
+			i = end
+		case '{', '[':
+			s.count()
+			s.depth++
+			s.deepest = max(s.deepest, s.depth)
+			if c == '[' && s.within == 0 && strings.EqualFold(key, payload) {
+				s.within = s.depth
+			}
+			key = ""
+		case '}', ']':
+			if s.depth == s.within {
+				s.within = 0
+			}
+			s.depth--
+			key = ""
+		case ',':
+			s.count()
+			key = ""
+		}
+	}
+}
+
+func (s *scanner) count() {
+	if s.within > 0 {
+		s.payload++
+	} else {
+		s.values++
+	}
+}
+
+// closingQuote returns the index of the quote that ends a string, or the end of the text.
+func closingQuote(body []byte, i int) int {
+	for ; i < len(body) && body[i] != '"'; i++ {
+		if body[i] == '\\' {
+			i++
+		}
+	}
+	return min(i, len(body))
+}
