@@ -5,6 +5,7 @@ import (
 	"maps"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -25,6 +26,8 @@ type counted struct {
 	// counter is nil for a resource without a quota.
 	counter *quota.Counter
 	parts   func(runtime.Object) quota.Parts
+	// resource has the limits of single objects.
+	resource *Resource
 }
 
 func (c counted) countCreate(store *genericregistry.Store, ctx context.Context, obj runtime.Object, admit rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
@@ -38,6 +41,7 @@ func (c counted) countCreate(store *genericregistry.Store, ctx context.Context, 
 }
 
 func (c counted) countUpdate(store *genericregistry.Store, ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, admitCreate rest.ValidateObjectFunc, admitUpdate rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	objInfo = rest.WrapUpdatedObjectInfo(objInfo, c.limit)
 	if c.counter == nil {
 		return store.Update(ctx, name, objInfo, admitCreate, admitUpdate, forceAllowCreate, options)
 	}
@@ -45,6 +49,20 @@ func (c counted) countUpdate(store *genericregistry.Store, ctx context.Context, 
 	updated, created, err := store.Update(ctx, name, objInfo, c.admitCreate(hold, admitCreate), c.admitUpdate(hold, admitUpdate), forceAllowCreate, options)
 	c.settle(hold, updated, err, dryrun.IsDryRun(options.DryRun))
 	return updated, created, err
+}
+
+// limit is a rest.TransformFunc that refuses an object that is too large. It precedes validation: the
+// error about metadata with thousands of invalid labels takes seconds to be written.
+func (c counted) limit(_ context.Context, obj, old runtime.Object) (runtime.Object, error) {
+	var before *quota.Parts
+	if stored := c.parts(old); stored.Meta != nil && stored.Meta.GetResourceVersion() != "" {
+		before = &stored
+	}
+	parts := c.parts(obj)
+	if errs := c.resource.Limits.Check(c.resource.Name, parts, before); len(errs) > 0 {
+		return nil, apierrors.NewInvalid(c.resource.Versions[0].WithKind(c.resource.Kind).GroupKind(), parts.Meta.GetName(), errs)
+	}
+	return obj, nil
 }
 
 // admitCreate reserves a new object after everything else has admitted it.

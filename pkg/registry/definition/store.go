@@ -172,7 +172,7 @@ func (r *Resource) store(bound strategies, storedBy schema.GroupResource, getter
 func (r *Resource) newREST(store *genericregistry.Store, bound strategies) *REST {
 	server := new(*store)
 	server.UpdateStrategy = bound.server
-	return &REST{Store: store, server: server, counted: counted{counter: r.Counter, parts: bound.parts}}
+	return &REST{Store: store, server: server, counted: counted{counter: r.Counter, parts: bound.parts, resource: r}}
 }
 
 // paths are what serves the resource and what is below it.

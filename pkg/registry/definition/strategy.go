@@ -190,22 +190,28 @@ func (m *mainStrategy[T]) Validate(_ context.Context, obj runtime.Object) field.
 	if errs := m.resource.Limits.Check(m.resource.Name, m.s.parts(obj), nil); len(errs) > 0 {
 		return errs
 	}
-	return m.s.Validate(obj.(T))
+	return first(m.s.Validate(obj.(T)))
 }
 
+// ValidateUpdate need not check the limits of objects: counted has done so.
 func (m *mainStrategy[T]) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
-	if errs := m.checkLimits(obj, old); len(errs) > 0 {
+	if m.s.ValidateUpdate == nil {
+		return first(m.s.Validate(obj.(T)))
+	}
+	return first(m.s.ValidateUpdate(obj.(T), old.(T)))
+}
+
+// maxErrors bounds the errors of one answer: to write them takes a time that is quadratic in
+// their number.
+const maxErrors = 100
+
+// first returns the first errors of a list and, if there are more, how many there are.
+func first(errs field.ErrorList) field.ErrorList {
+	if len(errs) <= maxErrors {
 		return errs
 	}
-	if m.s.ValidateUpdate == nil {
-		return m.s.Validate(obj.(T))
-	}
-	return m.s.ValidateUpdate(obj.(T), old.(T))
-}
-
-func (m *mainStrategy[T]) checkLimits(obj, old runtime.Object) field.ErrorList {
-	before := m.s.parts(old)
-	return m.resource.Limits.Check(m.resource.Name, m.s.parts(obj), &before)
+	more := field.TooMany(field.NewPath("errors"), len(errs), maxErrors)
+	return append(errs[:maxErrors:maxErrors], more)
 }
 
 func (m *mainStrategy[T]) WarningsOnCreate(_ context.Context, obj runtime.Object) []string {
@@ -255,13 +261,10 @@ func (s *statusStrategy[T]) PrepareForUpdate(ctx context.Context, obj, old runti
 }
 
 func (s *statusStrategy[T]) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
-	if errs := s.checkLimits(obj, old); len(errs) > 0 {
-		return errs
-	}
 	if s.s.ValidateStatusUpdate == nil {
 		return nil
 	}
-	return s.s.ValidateStatusUpdate(obj.(T), old.(T))
+	return first(s.s.ValidateStatusUpdate(obj.(T), old.(T)))
 }
 
 func (s *statusStrategy[T]) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
