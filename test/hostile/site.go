@@ -11,12 +11,14 @@ import (
 	"net/url"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -102,16 +104,33 @@ func environment(dir ...string) ([]string, error) {
 			if err != nil {
 				return nil, err
 			}
+			limit, err := memoryLimit(container.(map[string]any))
+			if err != nil {
+				return nil, err
+			}
 			for _, variable := range variables {
 				name, _, _ := unstructured.NestedString(variable.(map[string]any), "name")
 				value, given, _ := unstructured.NestedString(variable.(map[string]any), "value")
 				if given && (name == "GOMEMLIMIT" || name == "GOGC") {
-					out = append(out, name+"="+value)
+					out = append(out, name+"="+strings.ReplaceAll(value, "$(MEMORY_LIMIT_MI)", limit))
 				}
 			}
 		}
 	}
 	return out, nil
+}
+
+// memoryLimit returns the memory limit of a container in MiB, as a resourceFieldRef gives it.
+func memoryLimit(container map[string]any) (string, error) {
+	text, _, err := unstructured.NestedString(container, "resources", "limits", "memory")
+	if err != nil {
+		return "", err
+	}
+	limit, err := resource.ParseQuantity(text)
+	if err != nil {
+		return "", fmt.Errorf("resources.limits.memory: %w", err)
+	}
+	return strconv.FormatInt(limit.Value()>>20, 10), nil
 }
 
 // connect makes the identities and what they write to.
