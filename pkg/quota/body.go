@@ -2,9 +2,11 @@ package quota
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,6 +23,8 @@ const (
 	BodyValues, PayloadValues = 20_000, 120_000
 	// maxNesting bounds how deep they are nested.
 	maxNesting = 512
+	// maxDigits bounds how long a number is.
+	maxDigits = 400
 )
 
 // payload is the field whose values field management takes as one.
@@ -61,9 +65,12 @@ func LimitBodies(next http.Handler, maxBytes int64, limited func(*request.Reques
 func checkBody(body []byte) error {
 	var s scanner
 	if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) > 0 && trimmed[0] != '{' && trimmed[0] != '[' {
-		s.values = bytes.Count(body, []byte("\n"))
+		s.values, s.yaml = bytes.Count(body, []byte("\n")), true
 	}
 	s.scan(body)
+	if s.number != "" {
+		return apierrors.NewBadRequest(fmt.Sprintf("the number %.64s is out of range", s.number))
+	}
 	for _, part := range []struct {
 		name          string
 		values, limit int
@@ -83,6 +90,10 @@ func checkBody(body []byte) error {
 type scanner struct {
 	values, payload int
 	depth, deepest  int
+	// yaml is whether the text is YAML, in which numbers are not told from other texts.
+	yaml bool
+	// number is the first number that is out of range. Field management panics for it.
+	number string
 	// within is the depth of the list of manifests that is being read; 0 outside.
 	within int
 }
@@ -116,8 +127,26 @@ func (s *scanner) scan(body []byte) {
 		case ',':
 			s.count()
 			key = ""
+		case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+			end := i + 1
+			for end < len(body) && strings.IndexByte("+-.0123456789eE", body[end]) >= 0 {
+				end++
+			}
+			if literal := string(body[i:end]); !s.yaml && s.number == "" && !inRange(literal) {
+				s.number = literal
+			}
+			i = end - 1
 		}
 	}
+}
+
+// inRange reports whether a number of JSON is not too large for its type, and not too long.
+func inRange(literal string) bool {
+	if len(literal) > maxDigits {
+		return false
+	}
+	_, err := strconv.ParseFloat(literal, 64)
+	return !errors.Is(err, strconv.ErrRange)
 }
 
 func (s *scanner) count() {

@@ -39,3 +39,18 @@ func TestCheckBody(t *testing.T) {
 		}
 	}
 }
+
+func TestCheckBodyRefusesNumbers(t *testing.T) {
+	for body, want := range map[string]bool{
+		`{"a": 1e308, "b": -1.5E-300, "c": 9223372036854775807, "d": 1e-999}`: true,
+		`{"a": "1e999"}`: true,
+		"a: 1e999\n":     true,
+		`{"a": 1e999}`:   false,
+		`[-1E400]`:       false,
+		`{"a": ` + strings.Repeat("9", 300_000) + `}`: false,
+	} {
+		if err := checkBody([]byte(body)); want && err != nil || !want && !apierrors.IsBadRequest(err) {
+			t.Errorf("checkBody(%.40s) = %v, want success %v", body, err, want)
+		}
+	}
+}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/work/limits"
 )
 
 // What does not make the work larger still takes time: selectors that match
@@ -28,19 +30,24 @@ type budget struct {
 	// bytes is how large they are at least, as far as they are known.
 	bytes int64
 	steps int64
+	// manifests is how many there are at least.
+	manifests int
 }
 
 // exceeded tells that there will be no result, so that the rest is not worth the work.
 func (b *budget) exceeded() bool {
-	return b.limitBytes > 0 && (b.bytes > b.limitBytes || b.steps > maxSteps)
+	return b.limitBytes > 0 && (b.bytes > b.limitBytes || b.steps > maxSteps || b.manifests > limits.MaxManifests)
 }
 
 // refusal says what is exceeded.
 func (b *budget) refusal() *field.Error {
 	err := field.TooLong(specPath, "", int(b.limitBytes))
-	if b.bytes > b.limitBytes {
+	switch {
+	case b.manifests > limits.MaxManifests:
+		err.Detail = fmt.Sprintf("renders to more than %d manifests; use several ClusterPermissions", limits.MaxManifests)
+	case b.bytes > b.limitBytes:
 		err.Detail = fmt.Sprintf("renders to more than %d bytes of manifests", b.limitBytes)
-	} else {
+	default:
 		err.Detail = "takes too long to render: too many selectors are compared with, or match, too many namespaces"
 	}
 	return err

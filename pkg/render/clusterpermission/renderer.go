@@ -144,6 +144,7 @@ func (r *renderer) afford(obj *object) bool {
 		return false
 	}
 	r.budget.bytes += obj.sizeBytes()
+	r.budget.manifests++
 	return !r.budget.exceeded()
 }
 

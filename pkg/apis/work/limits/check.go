@@ -21,6 +21,9 @@ const (
 	// MaxValues bounds the values of all manifests of a ManifestWork. One value of two
 	// bytes takes hundreds of bytes in memory, and the agent has several copies.
 	MaxValues = 100_000
+	// MaxManifests bounds the manifests of a ManifestWork. The status has up to 700 bytes for
+	// each, and an object cannot be stored that exceeds 1.5 MB.
+	MaxManifests = 1500
 	// MaxNameBytes bounds the parts of the identity of an object, which conditions repeat.
 	MaxNameBytes = 1024
 

@@ -19,6 +19,9 @@ func validateManifests(manifests []work.Manifest, limitBytes int64, fldPath *fie
 	if len(manifests) == 0 {
 		return field.ErrorList{field.Required(fldPath, "at least one manifest is needed")}
 	}
+	if len(manifests) > limits.MaxManifests {
+		return field.ErrorList{field.TooMany(fldPath, len(manifests), limits.MaxManifests)}
+	}
 	var errs field.ErrorList
 	var size int64
 	raws := make([][]byte, len(manifests))
