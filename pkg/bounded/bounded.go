@@ -27,6 +27,9 @@ const (
 	// MaxTotalLength bounds the expressions of one ManifestWork together, in bytes.
 	// An expression that occurs more than once counts once.
 	MaxTotalLength = 32 << 10
+	// MaxConditionRules and MaxFeedbackPaths bound the condition rules and the JSON paths of one
+	// manifestConfig, each of which is reported for each manifest.
+	MaxConditionRules, MaxFeedbackPaths = 50, 200
 )
 
 // Ordinary is the size of object for which the hub admits expressions. It is above

@@ -71,7 +71,7 @@ func (e *evaluator) rules(ctx context.Context, budget *bounded.Budget, live *uns
 	at := &evaluation{evaluator: e, live: live, visible: e.allowed.visible(live.Object), budget: budget, extent: bounded.ExtentOf(live.Object)}
 	var conditions []metav1.Condition
 	seen := map[string]bool{}
-	for _, rule := range rules {
+	for _, rule := range rules[:min(len(rules), bounded.MaxConditionRules)] {
 		if rule.Condition == "" && rule.Type == workv1.WellKnownConditionsType {
 			rule.Condition = workv1.WorkComplete
 		}

@@ -7,8 +7,11 @@ import (
 	"math"
 	"strconv"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/bounded"
 	"open-cluster-management.io/hub-apiserver/pkg/bounded/fieldpath"
@@ -18,7 +21,10 @@ const (
 	// maxRaw bounds a value that is reported as JSON text, in bytes.
 	maxRaw = 1024
 	// maxText bounds a text that is reported, in bytes.
-	maxText = 16 << 10
+	maxText = 4 << 10
+	// maxFeedback bounds the values of one manifest, and maxAllFeedback those of a ManifestWork, in
+	// bytes: a status that is too large is not stored at all.
+	maxFeedback, maxAllFeedback = 16 << 10, 256 << 10
 )
 
 // wellKnownPaths are the values of the feedback rule type WellKnownStatus.
@@ -52,6 +58,7 @@ func feedback(budget *bounded.Budget, live *unstructured.Unstructured, rules []w
 	var values []workv1.FeedbackValue
 	var errs []error
 	reported := map[string]bool{}
+	left := maxFeedback
 	for _, rule := range rules {
 		paths := rule.JsonPaths
 		if rule.Type == workv1.WellKnownStatusType {
@@ -74,12 +81,48 @@ func feedback(budget *bounded.Budget, live *unstructured.Unstructured, rules []w
 				continue
 			}
 			if value != nil {
+				if left -= sizeOf(path.Name, value); left < 0 {
+					return values, errors.Join(append(errs, fmt.Errorf("%s: the values take more than %d bytes, the rest is not reported", path.Name, maxFeedback))...)
+				}
 				reported[path.Name] = true
 				values = append(values, workv1.FeedbackValue{Name: path.Name, Value: *value})
 			}
 		}
 	}
 	return values, errors.Join(errs...)
+}
+
+// sizeOf is about what a value takes in the status, in bytes.
+func sizeOf(name string, value *workv1.FieldValue) int {
+	size := len(name) + 64
+	if value.String != nil {
+		size += len(*value.String)
+	}
+	if value.JsonRaw != nil {
+		size += len(*value.JsonRaw)
+	}
+	return size
+}
+
+// boundFeedback takes the values that are too many for one status off the last manifests.
+func boundFeedback(manifests []workv1.ManifestCondition) {
+	left := maxAllFeedback
+	for i := range manifests {
+		values := manifests[i].StatusFeedbacks.Values
+		for j := range values {
+			left -= sizeOf(values[j].Name, &values[j].Value)
+		}
+		if left >= 0 || len(values) == 0 {
+			continue
+		}
+		manifests[i].StatusFeedbacks.Values = nil
+		if synced := meta.FindStatusCondition(manifests[i].Conditions, workv1.ManifestStatusFeedbackSynced); synced != nil {
+			changed := *synced
+			changed.Status, changed.Reason = metav1.ConditionFalse, workv1.ReasonStatusFeedbackSyncFailed
+			changed.Message = fmt.Sprintf("Not reported: the values of the ManifestWork take more than %d bytes", maxAllFeedback)
+			meta.SetStatusCondition(&manifests[i].Conditions, changed)
+		}
+	}
 }
 
 // valueOf reads one value, nil if the object does not have it.

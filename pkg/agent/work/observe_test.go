@@ -2,6 +2,7 @@ package work
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -278,5 +279,45 @@ func TestHoldBack(t *testing.T) {
 		if err := state.holdBack(now); err != nil {
 			t.Errorf("repair %d after a long peace: %v", i, err)
 		}
+	}
+}
+
+// TestFeedbackIsBounded: a status that is too large would not be stored, and nothing be reported.
+func TestFeedbackIsBounded(t *testing.T) {
+	live := object(t, `{apiVersion: v1, kind: X}`)
+	var jsonPaths []workv1.JsonPath
+	for i := range 100 {
+		name := fmt.Sprintf("v%02d", i)
+		live.Object[name] = strings.Repeat("a", 1000)
+		jsonPaths = append(jsonPaths, workv1.JsonPath{Name: name, Path: "." + name})
+	}
+	live.Object["long"] = strings.Repeat("a", maxText+1)
+	rules := []workv1.FeedbackRule{{Type: workv1.JSONPathsType, JsonPaths: jsonPaths}}
+	values, err := feedback(bounded.NewBudget(), live, rules, FeedbackPaths{})
+	if len(values) == 0 || len(values) > maxFeedback/1000 || err == nil {
+		t.Errorf("feedback() = %d values, %v, want some and an error", len(values), err)
+	}
+	long := []workv1.FeedbackRule{{Type: workv1.JSONPathsType, JsonPaths: []workv1.JsonPath{{Name: "long", Path: ".long"}}}}
+	if values, err := feedback(bounded.NewBudget(), live, long, FeedbackPaths{}); len(values) != 0 || err == nil {
+		t.Errorf("feedback() of a long text = %d values, %v, want none and an error", len(values), err)
+	}
+
+	manifests := make([]workv1.ManifestCondition, 100)
+	for i := range manifests {
+		manifests[i].StatusFeedbacks.Values = values
+		manifests[i].Conditions = []metav1.Condition{{Type: workv1.ManifestStatusFeedbackSynced, Status: metav1.ConditionTrue}}
+	}
+	boundFeedback(manifests)
+	total := 0
+	for _, manifest := range manifests {
+		for i, value := range manifest.StatusFeedbacks.Values {
+			total += sizeOf(value.Name, &manifest.StatusFeedbacks.Values[i].Value)
+		}
+		if synced := meta.IsStatusConditionTrue(manifest.Conditions, workv1.ManifestStatusFeedbackSynced); synced != (len(manifest.StatusFeedbacks.Values) > 0) {
+			t.Errorf("StatusFeedbackSynced is %v with %d values", synced, len(manifest.StatusFeedbacks.Values))
+		}
+	}
+	if total == 0 || total > maxAllFeedback {
+		t.Errorf("%d bytes of values are reported, want some and at most %d", total, maxAllFeedback)
 	}
 }

@@ -49,6 +49,7 @@ func (c *Controller) report(ctx context.Context, st *workState, work *workv1.Man
 		previous := previousOf(work.Status.ResourceStatus.Manifests, it.meta())
 		manifests[i] = manifestStatus(previous, work.Generation, it, came.results[i])
 	}
+	boundFeedback(manifests)
 	return c.setStatus(ctx, st, work, workStatus(work.Status, work.Generation, manifests, frozen))
 }
 

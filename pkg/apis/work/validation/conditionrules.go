@@ -7,10 +7,14 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/bounded"
 	"open-cluster-management.io/hub-apiserver/pkg/bounded/expression"
 )
 
 func (e *expressions) validateConditionRules(rules []work.ConditionRule, fldPath *field.Path) field.ErrorList {
+	if len(rules) > bounded.MaxConditionRules {
+		return field.ErrorList{field.TooMany(fldPath, len(rules), bounded.MaxConditionRules)}
+	}
 	var errs field.ErrorList
 	conditions := map[string]bool{}
 	for i, rule := range rules {

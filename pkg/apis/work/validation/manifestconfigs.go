@@ -7,6 +7,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/bounded"
 	"open-cluster-management.io/hub-apiserver/pkg/bounded/fieldpath"
 )
 
@@ -34,6 +35,13 @@ func (e *expressions) validateManifestConfig(config *work.ManifestConfigOption, 
 
 func (e *expressions) validateFeedbackRules(rules []work.FeedbackRule, fldPath *field.Path) field.ErrorList {
 	var errs field.ErrorList
+	paths := 0
+	for _, rule := range rules {
+		paths += max(1, len(rule.JsonPaths))
+	}
+	if paths > bounded.MaxFeedbackPaths {
+		return field.ErrorList{field.TooMany(fldPath, paths, bounded.MaxFeedbackPaths)}
+	}
 	// All values of a manifest are reported in one list, whose key is their name.
 	names := map[string]bool{}
 	for i, rule := range rules {
