@@ -67,7 +67,7 @@ type Driver interface {
 	Groups(registration *registerv1alpha1.ManagedClusterRegistration) []string
 	// Refuses tells why a cluster cannot be accepted as it is registered; empty if it can.
 	Refuses(registration *registerv1alpha1.ManagedClusterRegistration) string
-	// Provision makes what an accepted cluster needs beside RBAC, and repairs it. It may
+	// Provision makes what an accepted cluster needs in addition to RBAC, and repairs it. It may
 	// be called again and again; where nothing has changed since it last succeeded it does
 	// nothing, unless verify asks it to look.
 	Provision(ctx context.Context, registration *registerv1alpha1.ManagedClusterRegistration, verify bool) error

@@ -68,7 +68,7 @@ type Executors struct {
 	reviewer Reviewer
 	mode     Mode
 	clients  *clients
-	// aggregated tells which kinds aggregated API servers serve.
+	// aggregated reports which kinds aggregated API servers serve.
 	aggregated *groupVersions
 }
 

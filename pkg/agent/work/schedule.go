@@ -173,7 +173,7 @@ func (s *schedule) ending(name string) bool {
 
 // passed takes note of what a pass over a work came to. The ManifestWork of a
 // ClusterPermission whose pass failed or was long leaves the priority lane until its
-// spec changes: whoever may write ManifestWorks can mark any as such.
+// spec changes: users with permission to write ManifestWorks can mark any as such.
 func (s *schedule) passed(name string, came outcome, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

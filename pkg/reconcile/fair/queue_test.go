@@ -204,7 +204,7 @@ func TestFailedItemsHoldHalfOfTheWorkers(t *testing.T) {
 	}
 	f.add("a", 1, Class{})
 	if got, want := f.try(ordinaryLane, 100), []string{"a-0"}; !slices.Equal(got, want) {
-		t.Errorf("items beside failed ones = %v, want %v", got, want)
+		t.Errorf("items with failed ones = %v, want %v", got, want)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // withHugeKey returns a request with an RSA key of which nobody has the private part:
-// whoever has the server verify a signature need not have one.
+// a requester who has the server verify a signature need not have one.
 func withHugeKey(t *testing.T, bits int) []byte {
 	t.Helper()
 	der, err := x509.CreateCertificateRequest(rand.Reader, named(agentName, ownGroup), newKey(t))
@@ -38,7 +38,7 @@ func withHugeKey(t *testing.T, bits int) []byte {
 	if _, err := asn1.Unmarshal(der, &request); err != nil {
 		t.Fatal(err)
 	}
-	n := new(big.Int).Lsh(big.NewInt(1), uint(bits)) //nolint:gosec // it is positive
+	n := new(big.Int).Lsh(big.NewInt(1), uint(bits))
 	key := x509.MarshalPKCS1PublicKey(&rsa.PublicKey{N: n.Sub(n, big.NewInt(1)), E: 1<<31 - 1})
 	request.TBS.Key.Algorithm = pkix.AlgorithmIdentifier{Algorithm: asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 1, 1}, Parameters: asn1.NullRawValue}
 	request.TBS.Key.Key = asn1.BitString{Bytes: key, BitLength: 8 * len(key)}

@@ -118,7 +118,7 @@ func (a *Approver) removeSurplus(ctx context.Context, cluster string) (time.Dura
 	return 0, nil
 }
 
-// byAge orders requests, oldest first. Whoever looks at them finds the same order.
+// byAge orders requests, oldest first, in an order that does not depend on the reader.
 func byAge(x, y *certificatesv1.CertificateSigningRequest) int {
 	return cmp.Or(x.CreationTimestamp.Compare(y.CreationTimestamp.Time), cmp.Compare(x.Name, y.Name))
 }

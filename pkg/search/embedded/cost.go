@@ -8,7 +8,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// Estimates in about nanoseconds, beside rowCost and termCost.
+// Estimates in about nanoseconds, in addition to rowCost and termCost.
 const (
 	// questionCost is that of any question.
 	questionCost = 10_000

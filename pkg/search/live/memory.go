@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// tellingBytes is what a watch takes to remember one resource, beside its texts.
+	// tellingBytes is what a watch takes to remember one resource, in addition to its texts.
 	tellingBytes = 128
 	// usualBytes is what it takes with texts of the usual lengths.
 	usualBytes = tellingBytes + 96

@@ -50,7 +50,7 @@ func (v Validator) Validate(account *authentication.ManagedServiceAccount) field
 	errs := apivalidation.ValidateObjectMeta(&account.ObjectMeta, true, apivalidation.ValidateServiceAccountName, field.NewPath("metadata"))
 	if v.reserved(account.Name) {
 		errs = append(errs, field.Forbidden(field.NewPath("metadata", "name"), fmt.Sprintf(
-			"%q is reserved for an addon (--managed-serviceaccount-reserved-names): whoever gets the token of the account would also get what the addon grants this ServiceAccount; use another name", account.Name)))
+			"%q is reserved for an addon (--managed-serviceaccount-reserved-names): a user with the token of the account would also get what the addon grants this ServiceAccount; use another name", account.Name)))
 	}
 	return append(errs, v.validateSpec(&account.Spec)...)
 }
