@@ -42,6 +42,8 @@ type awsHub struct {
 	*fleet
 	aws *fakeaws.Server
 	arn irsa.ARN
+	// byConfigMap is whether the hub maps IAM roles by the ConfigMap aws-auth.
+	byConfigMap bool
 }
 
 func startAWSHub(t *testing.T) *awsHub {
@@ -234,7 +236,10 @@ func (h *awsHub) hasAccess(ctx context.Context, cluster string, want access) err
 	}
 
 	wanted := map[string][]string{}
-	own := clusterv1.AgentGroups(cluster)[1:] // of access entries
+	own, err := h.agentGroups(ctx, cluster)
+	if err != nil {
+		return err
+	}
 	look := []string{"managedclusters:get", "managedclusters:list", "managedclusters:watch"}
 	if want != noAccess {
 		wanted["ClusterRole "+name] = look
@@ -254,6 +259,19 @@ func (h *awsHub) hasAccess(ctx context.Context, cluster string, want access) err
 		return fmt.Errorf("the access of %s is %v, not %v", cluster, have, wanted)
 	}
 	return nil
+}
+
+// agentGroups are the groups that the driver of a cluster gives its agents.
+func (h *awsHub) agentGroups(ctx context.Context, cluster string) ([]string, error) {
+	record, err := h.ocm.RegisterV1alpha1().ManagedClusterRegistrations().Get(ctx, cluster, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, err
+	}
+	certificates, accessEntries := clusterv1.AgentGroups(cluster)[:1], clusterv1.AgentGroups(cluster)[1:]
+	if h.byConfigMap || record.Spec.Driver != registerv1alpha1.DriverAWSIRSA {
+		return certificates, nil
+	}
+	return accessEntries, nil
 }
 
 func verbs(rules []rbacv1.PolicyRule) []string {

@@ -234,7 +234,7 @@ func newStormMember(t *testing.T, h *awsHub, i int, random *rand.Rand) *stormMem
 	config.Timeout = faultsRequest
 	m.client = ocmClient(t, config, nil)
 	config = rest.CopyConfig(config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: m.name, Groups: []string{clusterv1.AgentGroups(m.name)[1], "system:authenticated"}}
+	config.Impersonate = rest.ImpersonationConfig{UserName: m.name, Groups: append(clusterv1.AgentGroups(m.name), "system:authenticated")}
 	m.itself = ocmClient(t, config, nil)
 	return m
 }

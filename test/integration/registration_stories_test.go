@@ -536,6 +536,7 @@ func (h *storyHub) mapsByConfigMap(t *testing.T, c *storyCluster) {
 		t.Fatal(err)
 	}
 	h.restartServer(t, "--eks-auth=ConfigMap")
+	h.byConfigMap = true
 	// The role that others have made is still there.
 	c.registersAgain(t)
 	h.asks(t, c.Name)
