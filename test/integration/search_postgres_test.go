@@ -54,6 +54,7 @@ var testsOfEngines = map[string]func(*testing.T, *fleet){
 	"reports at a time":      searchReportsOneAtATime,
 	"reports that end early": searchReportsThatEndEarly,
 	"reports of others":      searchReportsAreOfOnesOwn,
+	"impostors":              searchCannotBeTricked,
 }
 
 // TestSearchOnPostgres asks of the engine postgres what is asked of the embedded one.
