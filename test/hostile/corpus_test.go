@@ -61,9 +61,9 @@ var corpus = []struct {
 	{"JSON path", without("jsonPaths", ".data.k"), Answered, ""},
 	{"nested report", Input{Requests: []Request{{As: Agent, Method: http.MethodPost, Path: syncPath, Body: []byte(`{"addResources":[` + resourceJSON(1, `,"p":`+strings.Repeat("[", 1_000_000)) + `]}`)}}}, Refused, "exceeded max depth"},
 	{"nested GraphQL", post(Tenant, searchPath+"/graphql", fields{"query": strings.Repeat("{ search ", 10_000)}), Refused, "nesting depth"},
-	{"GraphQL of many selections", post(Tenant, searchPath+"/graphql", fields{"query": "{" + each(5_000, " ", func(i int) string { return fmt.Sprintf("a%d: messages { id }", i) }) + "}"}), Answered, "too many selections"},
+	{"GraphQL of many selections", post(Tenant, searchPath+"/graphql", fields{"query": "{" + each(5_000, " ", func(i int) string { return fmt.Sprintf("a%d: messages { id }", i) }) + "}"}), Refused, "must have at most 20000"},
 	{"search for many values", post(Tenant, searchPath+"/searches", fields{"apiVersion": "search.open-cluster-management.io/v1alpha1", "kind": "Search", "spec": fields{"keywords": manyStrings(5_000, "a")}}), Refused, "spec"},
-	{"nested manifest", manifests(small(), configMapJSON(object, `,"x":`+strings.Repeat("[", 20_000)+strings.Repeat("]", 20_000))), Refused, "depth"},
+	{"nested manifest", manifests(small(), configMapJSON(object, `,"x":`+strings.Repeat("[", 20_000)+strings.Repeat("]", 20_000))), Refused, "levels deep"},
 }
 
 // TestCorpus sends inputs of which it is known what becomes of them, and one of every
