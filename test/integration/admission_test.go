@@ -26,9 +26,9 @@ func TestRefusedAtAdmission(t *testing.T) {
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
 	roleBindings := func(bindings ...rbacv1alpha1.RoleBinding) *[]rbacv1alpha1.RoleBinding { return &bindings }
 	ownRole := rbacv1alpha1.RoleRef{Kind: "Role"}
-	huge := make([]string, 40_000)
+	huge := make([]string, 15_000)
 	for i := range huge {
-		huge[i] = "a-rather-long-name"
+		huge[i] = "a-name-that-is-as-long-as-fifty-characters-or-so"
 	}
 
 	tests := map[string]struct {

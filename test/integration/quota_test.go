@@ -203,11 +203,15 @@ func TestQuotas(t *testing.T) {
 		reported := must(of.Get(t.Context(), "work-0", metav1.GetOptions{}))(t)
 		reported.Status.Conditions = condition(workv1.WorkApplied)
 		reported = must(of.UpdateStatus(t.Context(), reported, metav1.UpdateOptions{}))(t)
-		for i := range 30_000 {
-			reported.Status.ResourceStatus.Manifests = append(reported.Status.ResourceStatus.Manifests, workv1.ManifestCondition{ResourceMeta: workv1.ManifestResourceMeta{Ordinal: int32(i)}})
+		for i := range 100 {
+			told := condition(workv1.WorkApplied)
+			told[0].Message = strings.Repeat("m", 15_000)
+			reported.Status.ResourceStatus.Manifests = append(reported.Status.ResourceStatus.Manifests, workv1.ManifestCondition{
+				ResourceMeta: workv1.ManifestResourceMeta{Ordinal: int32(i)}, Conditions: told,
+			})
 		}
 		_, err = of.UpdateStatus(t.Context(), reported, metav1.UpdateOptions{})
-		isLimited(t, "status", err, "status", "--object-limits=manifestworks.status-items=20000")
+		isLimited(t, "status", err, "status", "--object-limits=manifestworks.status-bytes=1048576")
 		if err := works.Delete(t.Context(), "work-1", metav1.DeleteOptions{}); err != nil {
 			t.Errorf("delete: %v", err)
 		}
