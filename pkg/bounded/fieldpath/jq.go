@@ -46,7 +46,7 @@ func ParseJQ(text string) (*JQ, error) {
 
 // Steps returns what it costs at worst to find the fields in an object of an extent.
 func (q *JQ) Steps(of bounded.Extent) float64 {
-	return visitSteps * (float64(of.Values)*(q.parts+float64(of.Depth)) + of.Size())
+	return jqSteps * (float64(of.Values)*(q.parts+float64(of.Depth)) + of.Size())
 }
 
 // Paths returns the paths of the fields that the expression selects. It takes its cost off

@@ -16,8 +16,9 @@ const (
 	// ParseSteps is what one byte of a path costs to be parsed. Who parses a path to evaluate
 	// it takes that off the budget first.
 	ParseSteps = 20
-	// visitSteps is what a value costs that a path passes through.
-	visitSteps = 20
+	// visitSteps is what a value costs that a JSON path passes through: less for its time than for the
+	// memory of what is selected. jqSteps is what it costs in jq.
+	visitSteps, jqSteps = 60, 20
 	// maxIndex bounds the numbers of a slice: the sum of a start and a step must not overflow.
 	maxIndex = 1_000_000
 )
