@@ -92,6 +92,31 @@ func feedback(budget *bounded.Budget, live *unstructured.Unstructured, rules []w
 	return values, errors.Join(errs...)
 }
 
+// exceeds reports whether a value takes more than left bytes as JSON at least. It stops as
+// soon as it does: a path may select one large value hundreds of times.
+func exceeds(value any, left *int) bool {
+	if *left--; *left < 0 {
+		return true
+	}
+	switch value := value.(type) {
+	case map[string]any:
+		for key, child := range value {
+			if *left -= len(key); exceeds(child, left) {
+				return true
+			}
+		}
+	case []any:
+		for _, child := range value {
+			if exceeds(child, left) {
+				return true
+			}
+		}
+	case string:
+		*left -= len(value)
+	}
+	return *left < 0
+}
+
 // sizeOf is about what a value takes in the status, in bytes.
 func sizeOf(name string, value *workv1.FieldValue) int {
 	size := len(name) + 64
@@ -175,6 +200,9 @@ func fieldValue(value any) (*workv1.FieldValue, error) {
 		text := strconv.FormatFloat(value, 'g', -1, 64)
 		return &workv1.FieldValue{Type: workv1.String, String: &text}, nil
 	default:
+		if left := maxRaw; exceeds(value, &left) {
+			return nil, fmt.Errorf("the value takes more than %d bytes as JSON, which are not reported", maxRaw)
+		}
 		raw, err := json.Marshal(value)
 		if err != nil {
 			return nil, err

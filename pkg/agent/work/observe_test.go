@@ -321,3 +321,18 @@ func TestFeedbackIsBounded(t *testing.T) {
 		t.Errorf("%d bytes of values are reported, want some and at most %d", total, maxAllFeedback)
 	}
 }
+
+// TestLargeValuesAreNotEncoded: to go through all of this value takes longer than a test may.
+func TestLargeValuesAreNotEncoded(t *testing.T) {
+	var value any = "a"
+	for range 8 {
+		list := make([]any, 100)
+		for i := range list {
+			list[i] = value
+		}
+		value = list
+	}
+	if got, err := fieldValue(value); got != nil || err == nil {
+		t.Errorf("fieldValue() = %v, %v, want an error", got, err)
+	}
+}
