@@ -334,7 +334,7 @@ func (a *approvalRaces) appliesAgain(t *testing.T) {
 		return must(client.Patch(ctx, name, types.ApplyPatchType, content(labels), metav1.PatchOptions{FieldManager: manager, Force: new(true)}))(t)
 	}
 	waiting(t, apply(a.alice[0], "author", `{}`))
-	// Whoever applies what waits again, it goes on waiting for the same reason.
+	// If the same spec is applied again, the object goes on waiting for the same reason.
 	for i, client := range append(slices.Clone(a.alice), a.root...) {
 		cp := waiting(t, apply(client, fmt.Sprintf("again-%d", i), `{}`))
 		if cp.Generation != 1 || cp.Status.Approval.Pending.RequestedBy != "racing-author" {

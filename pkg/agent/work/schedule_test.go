@@ -182,6 +182,7 @@ func TestFailedWorksAreRetriedUntilTheyChange(t *testing.T) {
 	}
 }
 
+// TestDeletionEndsThePass sleeps on the fake clock of synctest, which takes no time.
 func TestDeletionEndsThePass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := schedule{works: map[string]*standing{}}
