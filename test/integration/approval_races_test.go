@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/util/retry"
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
@@ -358,6 +359,14 @@ func (a *approvalRaces) appliesAgain(t *testing.T) {
 		kept("another manager", apply(client, fmt.Sprintf("later-%d", i), `{}`))
 		kept("another label", apply(client, "author", fmt.Sprintf(`{"round":"%d"}`, i)))
 		kept("an annotation", must(client.Patch(ctx, name, types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"c":"%d"}}}`, i), metav1.PatchOptions{}))(t))
-		kept("a PUT of the same", must(client.Update(ctx, must(client.Get(ctx, name, metav1.GetOptions{}))(t), metav1.UpdateOptions{}))(t))
+		var put *rbacv1alpha1.ClusterPermission
+		// The server writes the status of the object at any time.
+		if err := retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
+			put, err = client.Update(ctx, must(client.Get(ctx, name, metav1.GetOptions{}))(t), metav1.UpdateOptions{})
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		kept("a PUT of the same", put)
 	}
 }
