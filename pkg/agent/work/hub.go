@@ -28,20 +28,8 @@ func (c *Controller) cachedWork(name string, st *workState) *workv1.ManifestWork
 	return cached
 }
 
-// patchWork changes a work on the hub, provided it is the version given. The
-// subresource is empty or "status".
-func (c *Controller) patchWork(ctx context.Context, st *workState, work *workv1.ManifestWork, metadata map[string]any, status *workv1.ManifestWorkStatus) (*workv1.ManifestWork, error) {
-	if metadata == nil {
-		metadata = map[string]any{}
-	}
-	metadata["uid"] = work.UID
-	metadata["resourceVersion"] = work.ResourceVersion
-	change := map[string]any{"metadata": metadata}
-	var subresources []string
-	if status != nil {
-		subresources = []string{"status"}
-		change["status"] = status
-	}
+// patchWork changes a ManifestWork on the hub, provided it is the same object.
+func (c *Controller) patchWork(ctx context.Context, st *workState, work *workv1.ManifestWork, change map[string]any, subresources ...string) (*workv1.ManifestWork, error) {
 	patch, err := json.Marshal(change)
 	if err != nil {
 		return nil, err
@@ -54,13 +42,20 @@ func (c *Controller) patchWork(ctx context.Context, st *workState, work *workv1.
 	return patched, nil
 }
 
+// setFinalizers replaces the finalizers of a ManifestWork, provided it is the version given.
+func (c *Controller) setFinalizers(ctx context.Context, st *workState, work *workv1.ManifestWork, finalizers []string) (*workv1.ManifestWork, error) {
+	return c.patchWork(ctx, st, work, map[string]any{"metadata": map[string]any{
+		"uid": work.UID, "resourceVersion": work.ResourceVersion, "finalizers": finalizers,
+	}})
+}
+
 // ensureFinalizer puts our finalizer on a work.
 func (c *Controller) ensureFinalizer(ctx context.Context, st *workState, work *workv1.ManifestWork) (*workv1.ManifestWork, error) {
 	if slices.Contains(work.Finalizers, workv1.ManifestWorkFinalizer) {
 		return work, nil
 	}
 	finalizers := append(slices.Clone(work.Finalizers), workv1.ManifestWorkFinalizer)
-	return c.patchWork(ctx, st, work, map[string]any{"finalizers": finalizers}, nil)
+	return c.setFinalizers(ctx, st, work, finalizers)
 }
 
 // dropFinalizer lets a deleted work go.
@@ -72,11 +67,13 @@ func (c *Controller) dropFinalizer(ctx context.Context, st *workState, work *wor
 	if kept == nil {
 		kept = []string{}
 	}
-	_, err := c.patchWork(ctx, st, work, map[string]any{"finalizers": kept}, nil)
+	_, err := c.setFinalizers(ctx, st, work, kept)
 	return ignoreNotFound(err)
 }
 
-// setStatus writes the status of a work if it differs.
+// setStatus writes the status of a work if it differs. The status belongs to the agent, and
+// every condition names the generation that it is about. So the version of the object does
+// not matter: an author who changes the spec all the time cannot keep a status from the hub.
 func (c *Controller) setStatus(ctx context.Context, st *workState, work *workv1.ManifestWork, status workv1.ManifestWorkStatus) error {
 	status.ExecutorChoice = work.Status.ExecutorChoice
 	if equality.Semantic.DeepEqual(work.Status, status) {
@@ -90,7 +87,7 @@ func (c *Controller) setStatus(ctx context.Context, st *workState, work *workv1.
 	if status.ResourceStatus.Manifests == nil {
 		status.ResourceStatus.Manifests = []workv1.ManifestCondition{}
 	}
-	_, err := c.patchWork(ctx, st, work, nil, &status)
+	_, err := c.patchWork(ctx, st, work, map[string]any{"metadata": map[string]any{"uid": work.UID}, "status": status}, "status")
 	return err
 }
 
