@@ -211,7 +211,7 @@ func (s storedAs) GetRESTOptions(resource schema.GroupResource, example runtime.
 		return options, err
 	}
 	config := *options.StorageConfig
-	config.Codec, config.EncodeVersioner = s.codecs.LegacyCodec(s.version), s.version
+	config.Codec, config.EncodeVersioner = compactCodec{s.codecs.LegacyCodec(s.version), newInterner()}, s.version
 	options.StorageConfig = &config
 	return options, nil
 }

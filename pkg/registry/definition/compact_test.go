@@ -1,0 +1,57 @@
+package definition
+
+import (
+	"fmt"
+	"testing"
+	"unsafe"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
+	workinstall "open-cluster-management.io/hub-apiserver/pkg/apis/work/install"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+)
+
+// TestCompactCodec decodes an object as it is, into lists without room and strings that versions share.
+func TestCompactCodec(t *testing.T) {
+	scheme := runtime.NewScheme()
+	workinstall.Install(scheme)
+	plain := serializer.NewCodecFactory(scheme).LegacyCodec(workv1.SchemeGroupVersion)
+	stored := &work.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "w", Labels: map[string]string{"a": "b"}, Finalizers: []string{"f"}}}
+	for i := range 33 {
+		stored.Status.ResourceStatus.Manifests = append(stored.Status.ResourceStatus.Manifests, work.ManifestCondition{
+			ResourceMeta: work.ManifestResourceMeta{Ordinal: int32(i), Kind: "ConfigMap", Name: fmt.Sprint(i)},
+			Conditions:   []metav1.Condition{{Type: "Applied", Message: fmt.Sprintf("%0100d", i)}, {Type: "Available"}, {Type: "Other"}},
+		})
+	}
+	data, err := runtime.Encode(plain, stored)
+	if err != nil {
+		t.Fatal(err)
+	}
+	codec := compactCodec{plain, newInterner()}
+	decode := func(codec runtime.Decoder) *work.ManifestWork {
+		t.Helper()
+		obj, err := runtime.Decode(codec, data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return obj.(*work.ManifestWork)
+	}
+	want, got, again := decode(plain), decode(codec), decode(codec)
+	if !equality.Semantic.DeepEqual(want, got) {
+		t.Errorf("Decode() = %+v, want %+v", got, want)
+	}
+	manifests := got.Status.ResourceStatus.Manifests
+	if cap(manifests) != len(manifests) || cap(manifests[0].Conditions) != 3 {
+		t.Errorf("there is room for %d manifests and %d conditions, want %d and 3", cap(manifests), cap(manifests[0].Conditions), len(manifests))
+	}
+	shared := func(a, b string) bool { return unsafe.StringData(a) == unsafe.StringData(b) }
+	if other := again.Status.ResourceStatus.Manifests; !shared(manifests[0].ResourceMeta.Kind, other[32].ResourceMeta.Kind) {
+		t.Error("two versions of an object do not share the string ConfigMap")
+	} else if shared(manifests[0].Conditions[0].Message, other[0].Conditions[0].Message) {
+		t.Error("a long string is remembered")
+	}
+}
