@@ -85,7 +85,7 @@ func (c *Counter) collect(ch chan<- metrics.Metric) {
 		for _, u := range c.namespaces {
 			used := of.used(u)
 			most = max(most, used)
-			if of.limit > 0 && used >= of.limit/100*nearPercent {
+			if of.limit > 0 && 100*float64(used) >= nearPercent*float64(of.limit) {
 				near++
 			}
 		}
