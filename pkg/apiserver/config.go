@@ -176,6 +176,9 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 		Quotas:               &c.extra.Quotas,
 	})
 	limits := c.limitRequests()
+	for i := range table {
+		table[i].Written = limits.written
+	}
 	// The gate comes before whatever keeps the authorizer.
 	registering.guard(&c.generic)
 	var virtual []definition.Virtual

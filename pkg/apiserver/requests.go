@@ -19,11 +19,16 @@ const (
 	watchRetrySeconds   = 30
 )
 
+// WriteRatesFlag is the flag that sets RequestLimits.Written.
+const WriteRatesFlag = "write-rates"
+
 // RequestLimits are the limits of each caller.
 type RequestLimits struct {
 	// PerCaller is how many requests of a caller run at a time, WatchesPerCaller how many
 	// watches it has; 0 for no limit.
 	PerCaller, WatchesPerCaller int
+	// Written is how many bytes callers may write to the objects of a namespace.
+	Written callers.WriteRates
 	// WatchMemoryBytes is what all watches of searches may take to remember what their clients know.
 	WatchMemoryBytes int64
 }
@@ -31,6 +36,7 @@ type RequestLimits struct {
 // callerLimits are what a server holds its callers to.
 type callerLimits struct {
 	watches     *callers.Bound
+	written     *callers.Written
 	watchMemory *live.Memory
 }
 
@@ -41,6 +47,7 @@ func (c CompletedConfig) limitRequests() *callerLimits {
 	requests := callers.NewBound("requests", "max-requests-inflight-per-caller", limits.PerCaller, requestRetrySeconds)
 	out := &callerLimits{
 		watches:     callers.NewBound("watches", "max-watches-per-caller", limits.WatchesPerCaller, watchRetrySeconds),
+		written:     callers.NewWritten(limits.Written, WriteRatesFlag),
 		watchMemory: live.NewMemory(limits.WatchMemoryBytes, "search-watch-memory-bytes"),
 	}
 	build := c.generic.BuildHandlerChainFunc

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,6 +70,7 @@ func TestQuotas(t *testing.T) {
 	f := ownFleet(t, localhub.FleetOptions{APIServerArgs: []string{
 		fmt.Sprintf("--namespace-quota-objects=clusternamespaces=%d,manifestworks=%d", quotaOfReports, quotaOfWorks),
 		"--namespace-quota-bytes=clusternamespaces=128Ki",
+		"--write-rates=caller-burst=256Ki,caller-per-second=1,namespace-burst=512Ki,namespace-per-second=1",
 	}})
 	const evil, good = "evil", "good"
 	for _, cluster := range []string{evil, good} {
@@ -217,6 +219,55 @@ func TestQuotas(t *testing.T) {
 		}
 	})
 
+	t.Run("write rates", func(t *testing.T) {
+		writing := rbacv1.PolicyRule{APIGroups: []string{workv1.GroupName}, Resources: []string{"manifestworks"}, Verbs: []string{"create", "update", "patch"}}
+		greedy, other := newCaller(t, f.Hub, unique("greedy")), newCaller(t, f.Hub, unique("other"))
+		for _, c := range []*caller{greedy, other} {
+			defer c.may(t, good, writing)()
+		}
+		// patch changes a ManifestWork of more than 64 KiB, without trying again.
+		patch := func(c *caller, name, value string, options metav1.PatchOptions) error {
+			return c.ocm.WorkV1().RESTClient().Patch(types.MergePatchType).Namespace(good).Resource("manifestworks").Name(name).MaxRetries(0).
+				VersionedParams(&options, metav1.ParameterCodec).
+				Body(fmt.Appendf(nil, `{"spec":{"workload":{"manifests":[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"default","name":"a"},"data":{"fill":%q,"value":%q}}]}}}`,
+					strings.Repeat("x", 64<<10), value)).Do(t.Context()).Error()
+		}
+		create := func(c *caller, name string) {
+			t.Helper()
+			work := configMapWork(name)
+			work.Namespace = good
+			must(c.ocm.WorkV1().ManifestWorks(good).Create(t.Context(), work, metav1.CreateOptions{}))(t)
+		}
+		create(greedy, "greedy")
+		if err := patch(greedy, "greedy", "0", metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		// What changes nothing is not written, whatever its size.
+		for range 20 {
+			if err := patch(greedy, "greedy", "0", metav1.PatchOptions{}); err != nil {
+				t.Fatalf("a patch that changes nothing: %v", err)
+			}
+			if err := patch(greedy, "greedy", "dry", metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+				t.Fatalf("a dry run: %v", err)
+			}
+		}
+		// Less than (256 + 512) / 64 patches exhaust both rates.
+		var err error
+		for i := 1; i < 12 && err == nil; i++ {
+			err = patch(greedy, "greedy", fmt.Sprint(i), metav1.PatchOptions{})
+		}
+		if seconds, ok := apierrors.SuggestsClientDelay(err); !apierrors.IsTooManyRequests(err) || !ok || seconds < 1 || !strings.Contains(err.Error(), "--write-rates") {
+			t.Errorf("patches without end: error = %v, Retry-After %d, want 429 that names --write-rates", err, seconds)
+		}
+		create(other, "other")
+		if err := patch(other, "other", "0", metav1.PatchOptions{}); err != nil {
+			t.Errorf("a patch of another caller: %v", err)
+		}
+		if err := f.ocm.WorkV1().ManifestWorks(good).Delete(t.Context(), "greedy", metav1.DeleteOptions{}); err != nil {
+			t.Errorf("delete: %v", err)
+		}
+	})
+
 	t.Run("metrics", func(t *testing.T) {
 		direct := must(kubernetes.NewForConfig(must(f.Server.UserConfig("admin", "system:masters"))(t)))(t)
 		eventually(t, "the metrics show the refusals", func(ctx context.Context) error {
@@ -230,6 +281,7 @@ func TestQuotas(t *testing.T) {
 				`hub_apiserver_quota_namespaces_near_limit{limit="objects",resource="manifestworks"} 1`,
 				`hub_apiserver_quota_refusals_total{limit="objects",resource="clusternamespaces"}`,
 				`hub_apiserver_quota_refusals_total{limit="labels",resource="clusternamespaces"}`,
+				`hub_apiserver_caller_refused_total{what="written bytes"} 1`,
 			} {
 				if !strings.Contains(string(text), want) {
 					err = errors.Join(err, fmt.Errorf("there is no %s", want))

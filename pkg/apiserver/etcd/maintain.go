@@ -20,7 +20,7 @@ const (
 )
 
 // Maintain keeps the database small until ctx ends. The API server compacts old
-// revisions every five minutes; this gives the space back to the file system
+// revisions at the interval of --etcd-compaction-interval; this gives the space back to the file system
 // and lifts the alarm that refuses writes once there is space again.
 func (s *Server) Maintain(ctx context.Context) {
 	wait.JitterUntilWithContext(ctx, func(ctx context.Context) {

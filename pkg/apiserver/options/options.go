@@ -51,6 +51,8 @@ const (
 	defaultQuotaBytes = 8 << 30
 	defaultLimitBytes = 500 << 10
 	defaultWatchGrace = 5 * time.Second
+	// defaultCompactionInterval is how often old revisions are compacted.
+	defaultCompactionInterval = time.Minute
 	// Ten years: hubs of today ask for up to that much.
 	defaultTokenValidity = 87600 * time.Hour
 	minimumLimitBytes    = 1 << 10
@@ -124,6 +126,9 @@ func New() *Options {
 		o.Namespace = namespace
 	}
 	o.Recommended.SecureServing.BindPort = defaultSecurePort
+	// ManifestWorks are larger and change more often than most objects of a cluster, and the
+	// embedded etcd has what was replaced in this process's memory.
+	o.Recommended.Etcd.StorageConfig.CompactionInterval = defaultCompactionInterval
 	// While it stops, the server answers 429 rather than refuse connections, and
 	// ends the watches. The library's own defaults wait a minute for watches, most
 	// of which never end, and are killed before that.

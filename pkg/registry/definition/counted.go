@@ -20,34 +20,27 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/quota"
 )
 
-// counted makes writes of a store within a quota. Deletions, and updates of objects that
-// are being deleted, are made whatever the quota says.
+// counted makes writes of a store within a quota, and as fast as callers may write. Deletions, and
+// updates of objects that are being deleted, are made whatever the quota says.
 type counted struct {
 	// counter is nil for a resource without a quota.
 	counter *quota.Counter
 	parts   func(runtime.Object) quota.Parts
-	// resource has the limits of single objects.
+	// resource has the limits of single objects and of what is written.
 	resource *Resource
 }
 
 func (c counted) countCreate(store *genericregistry.Store, ctx context.Context, obj runtime.Object, admit rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
-	if c.counter == nil {
-		return store.Create(ctx, obj, admit, options)
-	}
-	hold := c.counter.Hold()
-	created, err := store.Create(ctx, obj, c.admitCreate(hold, admit), options)
-	c.settle(hold, created, err, dryrun.IsDryRun(options.DryRun))
+	w := c.begin()
+	created, err := store.Create(ctx, obj, w.admitCreate(admit), options)
+	w.settle(created, err, dryrun.IsDryRun(options.DryRun))
 	return created, err
 }
 
 func (c counted) countUpdate(store *genericregistry.Store, ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, admitCreate rest.ValidateObjectFunc, admitUpdate rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	objInfo = rest.WrapUpdatedObjectInfo(objInfo, c.limit)
-	if c.counter == nil {
-		return store.Update(ctx, name, objInfo, admitCreate, admitUpdate, forceAllowCreate, options)
-	}
-	hold := c.counter.Hold()
-	updated, created, err := store.Update(ctx, name, objInfo, c.admitCreate(hold, admitCreate), c.admitUpdate(hold, admitUpdate), forceAllowCreate, options)
-	c.settle(hold, updated, err, dryrun.IsDryRun(options.DryRun))
+	w := c.begin()
+	updated, created, err := store.Update(ctx, name, rest.WrapUpdatedObjectInfo(objInfo, c.limit), w.admitCreate(admitCreate), w.admitUpdate(admitUpdate), forceAllowCreate, options)
+	w.settle(updated, err, dryrun.IsDryRun(options.DryRun))
 	return updated, created, err
 }
 
@@ -65,54 +58,105 @@ func (c counted) limit(_ context.Context, obj, old runtime.Object) (runtime.Obje
 	return obj, nil
 }
 
+// writing is one write of a store.
+type writing struct {
+	counted
+	// hold is nil for a resource without a quota.
+	hold *quota.Hold
+	// undo takes back what counts as written.
+	undo func()
+	// before is the resource version that an update replaces.
+	before string
+}
+
+func (c counted) begin() *writing {
+	w := &writing{counted: c, undo: func() {}}
+	if c.counter != nil {
+		w.hold = c.counter.Hold()
+	}
+	return w
+}
+
 // admitCreate reserves a new object after everything else has admitted it.
-func (c counted) admitCreate(hold *quota.Hold, admit rest.ValidateObjectFunc) rest.ValidateObjectFunc {
+func (w *writing) admitCreate(admit rest.ValidateObjectFunc) rest.ValidateObjectFunc {
 	return func(ctx context.Context, obj runtime.Object) error {
 		if admit != nil {
 			if err := admit(ctx, obj); err != nil {
 				return err
 			}
 		}
-		meta := c.parts(obj).Meta
-		return hold.Take(ctx, quota.Write{
+		meta := w.parts(obj).Meta
+		return w.take(ctx, quota.Write{
 			Namespace: meta.GetNamespace(), Name: meta.GetName(), After: quota.Size(obj), Creates: true, Reserve: serverItself(ctx),
 		})
 	}
 }
 
 // admitUpdate reserves the growth of an object after everything else has admitted it.
-func (c counted) admitUpdate(hold *quota.Hold, admit rest.ValidateObjectUpdateFunc) rest.ValidateObjectUpdateFunc {
+func (w *writing) admitUpdate(admit rest.ValidateObjectUpdateFunc) rest.ValidateObjectUpdateFunc {
 	return func(ctx context.Context, obj, old runtime.Object) error {
 		if admit != nil {
 			if err := admit(ctx, obj, old); err != nil {
 				return err
 			}
 		}
-		now, before := c.parts(obj), c.parts(old)
-		if now.Meta.GetDeletionTimestamp() != nil {
+		now, before := w.parts(obj), w.parts(old)
+		w.before = before.Meta.GetResourceVersion()
+		if now.Meta.GetDeletionTimestamp() != nil && len(now.Meta.GetFinalizers()) < len(before.Meta.GetFinalizers()) {
 			return nil
 		}
-		w := quota.Write{Namespace: now.Meta.GetNamespace(), Name: now.Meta.GetName(), Before: quota.Size(old), After: quota.Size(obj)}
-		if w.After > w.Before {
-			w.Upkeep = upkeep(now, before)
-			w.Reserve = w.Upkeep || serverItself(ctx)
+		write := quota.Write{Namespace: now.Meta.GetNamespace(), Name: now.Meta.GetName(), Before: quota.Size(old), After: quota.Size(obj)}
+		if now.Meta.GetDeletionTimestamp() != nil {
+			return w.count(ctx, write)
 		}
-		return hold.Take(ctx, w)
+		if write.After > write.Before {
+			write.Upkeep = upkeep(now, before)
+			write.Reserve = write.Upkeep || serverItself(ctx)
+		}
+		return w.take(ctx, write)
 	}
 }
 
-func (c counted) settle(hold *quota.Hold, stored runtime.Object, err error, dryRun bool) {
-	if err != nil || dryRun || stored == nil {
-		hold.Settle(nil, 0)
+// take reserves a write in the quota and counts it.
+func (w *writing) take(ctx context.Context, write quota.Write) error {
+	if w.hold != nil {
+		if err := w.hold.Take(ctx, write); err != nil {
+			return err
+		}
+	}
+	return w.count(ctx, write)
+}
+
+// count counts what is written, in place of what the same write has counted before: a store may
+// try a write several times.
+func (w *writing) count(ctx context.Context, write quota.Write) error {
+	w.undo()
+	undo, err := w.resource.Written.Take(ctx, write.Namespace, write.After)
+	if err != nil {
+		undo = func() {}
+	}
+	w.undo = undo
+	return err
+}
+
+func (w *writing) settle(stored runtime.Object, err error, dryRun bool) {
+	failed := err != nil || dryRun || stored == nil
+	if failed || w.before != "" && w.parts(stored).Meta.GetResourceVersion() == w.before {
+		w.undo()
+	}
+	if w.hold == nil {
 		return
 	}
-	meta := c.parts(stored).Meta
-	if meta.GetDeletionTimestamp() != nil && len(meta.GetFinalizers()) == 0 {
+	if !failed {
+		meta := w.parts(stored).Meta
 		// The update that takes the last finalizer away deletes the object.
-		hold.Settle(nil, 0)
+		failed = meta.GetDeletionTimestamp() != nil && len(meta.GetFinalizers()) == 0
+	}
+	if failed {
+		w.hold.Settle(nil, 0)
 		return
 	}
-	hold.Settle(stored, quota.Size(stored))
+	w.hold.Settle(stored, quota.Size(stored))
 }
 
 // upkeep reports whether an update changes neither the spec nor the labels nor the

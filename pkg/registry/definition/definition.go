@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
 
+	"open-cluster-management.io/hub-apiserver/pkg/authz/callers"
 	"open-cluster-management.io/hub-apiserver/pkg/quota"
 )
 
@@ -64,6 +65,8 @@ type Resource struct {
 	Limits quota.ObjectLimits
 	// Counter enforces the Quota; nil enforces none.
 	Counter *quota.Counter
+	// Written limits how fast callers write; nil limits nobody.
+	Written *callers.Written
 
 	// Stores hands stores out to whoever reads and writes them beside requests for
 	// them, by the name of their resource in storage: that of the resource itself by

@@ -1,0 +1,119 @@
+package callers
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// maxRetrySeconds is the longest time after which a refused caller is asked to try again.
+	maxRetrySeconds = 60
+	// pruneAbove is how many buckets there are before full ones are dropped.
+	pruneAbove = 1024
+)
+
+// Rate is a token bucket: Burst bytes at once, and PerSecond bytes in every second afterwards.
+type Rate struct{ Burst, PerSecond int64 }
+
+// WriteRates bound how many bytes are written to the objects of one namespace. A Rate with a Burst
+// of 0 is no limit.
+type WriteRates struct {
+	// Caller is for every caller of its own, Cluster for the identities of the managed cluster.
+	// What is beyond comes out of Namespace, which all callers share.
+	Caller, Cluster, Namespace Rate
+}
+
+// Written limits how many bytes callers write to the objects of a namespace. Whatever is replaced
+// stays in the memory of the watch cache for more than a minute, and in etcd until it is compacted,
+// so that a quota of what is stored bounds neither. It is safe for concurrent use.
+type Written struct {
+	rates WriteRates
+	flag  string
+	clock clock.PassiveClock
+
+	mu      sync.Mutex
+	buckets map[bucket]*rate.Limiter
+	// pruneAt is how many buckets there are when full ones are dropped next.
+	pruneAt int
+}
+
+// bucket is what one Rate applies to. The caller of the bucket that all share is empty.
+type bucket struct{ namespace, caller string }
+
+// NewWritten returns a Written. flag is the name of the flag that sets the rates.
+func NewWritten(rates WriteRates, flag string) *Written {
+	registerMetrics()
+	return &Written{rates: rates, flag: flag, clock: clock.RealClock{}, buckets: map[bucket]*rate.Limiter{}, pruneAt: pruneAbove}
+}
+
+// Take counts bytes that the caller of a request is about to write to an object of a namespace; the
+// namespace of cluster-scoped objects is empty. undo takes that back, for a write that changes
+// nothing. Take returns an API error with status 429 if the caller has written too much. A nil
+// Written limits nobody.
+func (w *Written) Take(ctx context.Context, namespace string, bytes int64) (undo func(), err error) {
+	u, known := request.UserFrom(ctx)
+	if w == nil || !known || Exempt(u) {
+		return func() {}, nil
+	}
+	caller, own := Of(u), w.rates.Caller
+	if clusterOf(u) != "" {
+		own = w.rates.Cluster
+	}
+	if own.Burst == 0 || w.rates.Namespace.Burst == 0 {
+		return func() {}, nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now, soonest := w.clock.Now(), time.Duration(math.MaxInt64)
+	w.prune(now)
+	for _, b := range []struct {
+		bucket
+		Rate
+	}{{bucket{namespace, caller}, own}, {bucket{namespace, ""}, w.rates.Namespace}} {
+		limiter := w.buckets[b.bucket]
+		if limiter == nil {
+			limiter = rate.NewLimiter(rate.Limit(b.PerSecond), int(b.Burst))
+			w.buckets[b.bucket] = limiter
+		}
+		taken := limiter.ReserveN(now, int(bytes))
+		if !taken.OK() {
+			continue
+		}
+		delay := taken.DelayFrom(now)
+		if delay == 0 {
+			return func() { taken.CancelAt(now) }, nil
+		}
+		taken.CancelAt(now)
+		soonest = min(soonest, delay)
+	}
+	refused.WithLabelValues("written bytes").Inc()
+	retry := int(min(maxRetrySeconds, math.Ceil(soonest.Seconds())))
+	where := "cluster-scoped objects"
+	if namespace != "" {
+		where = fmt.Sprintf("the objects of namespace %q", namespace)
+	}
+	return nil, apierrors.NewTooManyRequests(fmt.Sprintf(
+		"%s writes to %s faster than each caller may: %d bytes at once and %d bytes a second, and as much as others leave of %d bytes a second; change objects less often, or raise --%s of the hub-apiserver",
+		describe(caller), where, own.Burst, own.PerSecond, w.rates.Namespace.PerSecond, w.flag), retry)
+}
+
+// prune drops buckets that are full, which are as good as new. The caller holds mu.
+func (w *Written) prune(now time.Time) {
+	if len(w.buckets) < w.pruneAt {
+		return
+	}
+	for b, limiter := range w.buckets {
+		if limiter.TokensAt(now) >= float64(limiter.Burst()) {
+			delete(w.buckets, b)
+		}
+	}
+	w.pruneAt = max(pruneAbove, 2*len(w.buckets))
+}

@@ -1,0 +1,95 @@
+package callers
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	testingclock "k8s.io/utils/clock/testing"
+)
+
+// TestWritten has callers write as much as they may, alone and beside others.
+func TestWritten(t *testing.T) {
+	clock := testingclock.NewFakePassiveClock(time.Unix(1_000_000, 0))
+	w := NewWritten(WriteRates{Caller: Rate{100, 10}, Cluster: Rate{1000, 100}, Namespace: Rate{500, 50}}, "write-rates")
+	w.clock = clock
+	take := func(u user.Info, namespace string, bytes int64) (func(), error) {
+		return w.Take(request.WithUser(context.Background(), u), namespace, bytes)
+	}
+	allowed := func(u user.Info, namespace string, bytes int64) {
+		t.Helper()
+		if _, err := take(u, namespace, bytes); err != nil {
+			t.Errorf("Take(%s, %q, %d) = %v, want no error", u.GetName(), namespace, bytes, err)
+		}
+	}
+	refusedFor := func(seconds int, u user.Info, namespace string, bytes int64) error {
+		t.Helper()
+		_, err := take(u, namespace, bytes)
+		if got, ok := apierrors.SuggestsClientDelay(err); !apierrors.IsTooManyRequests(err) || !ok || got != seconds {
+			t.Errorf("Take(%s, %q, %d) = %v with Retry-After %d, want status 429 with %d", u.GetName(), namespace, bytes, err, got, seconds)
+		}
+		return err
+	}
+	greedy, modest := caller("greedy"), caller("modest")
+	agent := caller("system:open-cluster-management:c1:a", "system:open-cluster-management:c1")
+
+	allowed(greedy, "c1", 100)
+	allowed(greedy, "c1", 450)
+	err := refusedFor(1, greedy, "c1", 100)
+	for _, want := range []string{`user "greedy"`, `namespace "c1"`, "100 bytes at once", "10 bytes a second", "--write-rates"} {
+		if err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("the message %q does not contain %q", err, want)
+		}
+	}
+	// Others have rates of their own, and every namespace has one.
+	allowed(modest, "c1", 90)
+	allowed(agent, "c1", 1000)
+	allowed(greedy, "c2", 100)
+	allowed(caller("admin", user.SystemPrivilegedGroup), "c1", 1<<40)
+	refusedFor(1, modest, "c1", 60)
+	refusedFor(60, greedy, "c1", 1<<30)
+
+	clock.SetTime(clock.Now().Add(5 * time.Second))
+	allowed(greedy, "c1", 50)
+	allowed(agent, "c1", 500)
+
+	// What is taken back was never written.
+	undo, err := take(modest, "", 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	undo()
+	allowed(modest, "", 100)
+}
+
+func TestWrittenWithoutLimit(t *testing.T) {
+	for name, w := range map[string]*Written{
+		"none":      nil,
+		"caller":    NewWritten(WriteRates{Namespace: Rate{1, 1}, Cluster: Rate{1, 1}}, "f"),
+		"namespace": NewWritten(WriteRates{Caller: Rate{1, 1}, Cluster: Rate{1, 1}}, "f"),
+	} {
+		if _, err := w.Take(request.WithUser(context.Background(), caller("jane")), "c1", 1<<40); err != nil {
+			t.Errorf("%s: Take() = %v, want no error", name, err)
+		}
+	}
+}
+
+// TestWrittenForgets has more callers write than are remembered.
+func TestWrittenForgets(t *testing.T) {
+	clock := testingclock.NewFakePassiveClock(time.Unix(1_000_000, 0))
+	w := NewWritten(WriteRates{Caller: Rate{100, 10}, Cluster: Rate{1, 1}, Namespace: Rate{100, 10}}, "f")
+	w.clock = clock
+	for i := range 100 * pruneAbove {
+		clock.SetTime(clock.Now().Add(time.Second))
+		if _, err := w.Take(request.WithUser(context.Background(), caller(strings.Repeat("x", i%5000))), "c", 50); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(w.buckets); n > 2*pruneAbove {
+		t.Errorf("%d buckets are kept, want at most %d", n, 2*pruneAbove)
+	}
+}
