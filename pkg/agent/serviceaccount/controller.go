@@ -36,8 +36,14 @@ const (
 	// conflictBackoff bounds it while something is in the way that may go
 	// without the agent being told.
 	conflictBackoff = 30 * time.Second
-	// passTimeout bounds one pass.
+	// passTimeout bounds one pass, and stuckTime how long a worker may neither return nor make
+	// a request.
 	passTimeout = 30 * time.Second
+	stuckTime   = 30 * time.Second
+
+	queueName = "managedserviceaccount"
+	// revocationWorkers is how many workers there are in addition for accounts that are deleted.
+	revocationWorkers = 4
 )
 
 // Config is what a Controller needs. All fields are required.
@@ -86,7 +92,9 @@ type Controller struct {
 	accounts                       corelisters.ServiceAccountLister
 	hubAccounts                    feed.Optional
 
-	queue   workqueue.TypedRateLimitingInterface[string]
+	// queue adds accounts to lanes, which hands them to workers.
+	queue   workqueue.TypedDelayingInterface[string]
+	lanes   *fair.Queue[string]
 	backoff workqueue.TypedRateLimiter[string]
 	// watchdog finds the workers that do not return.
 	watchdog *fair.Watchdog
@@ -110,9 +118,11 @@ func New(config Config) (*Controller, error) {
 		hubAccounts: feed.Optional{Resource: "ManagedServiceAccounts"},
 		made:        map[string]*corev1.ServiceAccount{}, counts: map[string]string{},
 	}
-	c.watchdog = fair.NewWatchdog("managedserviceaccount", nil)
-	c.queue = workqueue.NewTypedRateLimitingQueueWithConfig(c.backoff,
-		workqueue.TypedRateLimitingQueueConfig[string]{Name: "managedserviceaccount", Clock: config.Clock})
+	c.watchdog = fair.NewWatchdog(queueName, nil)
+	c.lanes = fair.NewQueue(fair.Config[string]{
+		Name: queueName, Class: c.class, Workers: config.Workers, WorkersPerTenant: config.Workers, PriorityWorkers: revocationWorkers, Clock: config.Clock,
+	})
+	c.queue = workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[string]{Name: queueName, Clock: config.Clock, Queue: c.lanes})
 
 	c.ownerInformer = authenticationinformers.NewManagedServiceAccountInformer(config.Hub, config.ClusterName, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	// Those of others are watched as well, to know when they are no longer in the way.
@@ -142,6 +152,15 @@ func New(config Config) (*Controller, error) {
 }
 
 func (c *Controller) enqueue(object metav1.Object) { c.queue.Add(object.GetName()) }
+
+// class returns how an account is scheduled at present. One that is deleted, whose token has to be
+// revoked, waits for no other.
+func (c *Controller) class(name string) fair.Class {
+	owner, err := c.owners.Get(name)
+	return fair.Class{
+		Priority: err != nil || owner.DeletionTimestamp != nil, Tenant: name, Failed: c.backoff.NumRequeues(name) > 0,
+	}
+}
 
 func (c *Controller) enqueueAll() {
 	owners, err := c.owners.List(labels.Everything())
@@ -206,11 +225,19 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 	logger.Info("Keeping ServiceAccounts", "cluster", c.clusterName, "namespace", c.namespace, "identity", c.identity, "workers", c.workers)
 	running.Go(func() { c.watchdog.Run(ctx) })
-	for range c.workers {
-		running.Go(func() { feed.Work(ctx, c.queue, c.watchdog, c.pass) })
-	}
+	running.Go(func() { c.lanes.Serve(ctx, c.next) })
 	<-ctx.Done()
 	return nil
+}
+
+// next handles one account of the queue.
+func (c *Controller) next(ctx context.Context, name string, class fair.Class) {
+	if ctx.Err() != nil {
+		return
+	}
+	ctx, end := c.watchdog.Begin(ctx, "ManagedServiceAccount "+name, stuckTime, func() { c.lanes.Abandon(name) })
+	defer end()
+	c.pass(fair.WithClass(ctx, class), name)
 }
 
 // pass makes one pass over an account and decides when the next is due.
