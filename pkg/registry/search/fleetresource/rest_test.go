@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
@@ -118,5 +119,24 @@ func TestListByName(t *testing.T) {
 				t.Errorf("got %v, want %s", names, test.want)
 			}
 		})
+	}
+}
+
+// seat is given up by a signal.
+type seat struct{ free bool }
+
+func (s *seat) Signal() { s.free = true }
+func (s *seat) Wait()   {}
+
+// TestWatchTakesNoSeat has a watch that has begun not count for API Priority and Fairness.
+func TestWatchTakesNoSeat(t *testing.T) {
+	taken := &seat{}
+	watching, err := newFleet(t).Watch(utilflowcontrol.WithInitializationSignal(in(t, ""), taken), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watching.Stop()
+	if !taken.free {
+		t.Error("Watch() has not signalled that the watch is initialized")
 	}
 }

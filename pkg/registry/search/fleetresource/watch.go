@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
@@ -65,6 +66,9 @@ func (r *REST) Watch(ctx context.Context, options *metainternalversion.ListOptio
 		bookmarks: options.AllowWatchBookmarks, tellInitialEnd: wanted,
 	}
 	w.running.Go(func() { w.run(ctx, config) })
+	// A watch that has begun takes no seat of API Priority and Fairness any more. A cacher says so for
+	// stored resources; here nothing else does.
+	utilflowcontrol.WatchInitialized(ctx)
 	return w, nil
 }
 
