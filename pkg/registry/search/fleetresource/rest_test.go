@@ -122,21 +122,28 @@ func TestListByName(t *testing.T) {
 	}
 }
 
-// seat is given up by a signal.
-type seat struct{ free bool }
-
-func (s *seat) Signal() { s.free = true }
-func (s *seat) Wait()   {}
-
-// TestWatchTakesNoSeat has a watch that has begun not count for API Priority and Fairness.
+// TestWatchTakesNoSeat has a watch not count for API Priority and Fairness after its initial events.
 func TestWatchTakesNoSeat(t *testing.T) {
-	taken := &seat{}
-	watching, err := newFleet(t).Watch(utilflowcontrol.WithInitializationSignal(in(t, ""), taken), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer watching.Stop()
-	if !taken.free {
-		t.Error("Watch() has not signalled that the watch is initialized")
+	fleet := newFleet(t)
+	for _, version := range []string{"", "1"} {
+		signal, initialized := utilflowcontrol.NewInitializationSignal(), make(chan struct{})
+		go func() {
+			signal.Wait()
+			close(initialized)
+		}()
+		watching, err := fleet.Watch(utilflowcontrol.WithInitializationSignal(in(t, ""), signal), &metainternalversion.ListOptions{ResourceVersion: version})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for waiting, timeout := true, time.After(time.Minute); waiting; {
+			select {
+			case <-watching.ResultChan():
+			case <-initialized:
+				waiting = false
+			case <-timeout:
+				t.Fatalf("Watch() from version %q does not signal that it is initialized", version)
+			}
+		}
+		watching.Stop()
 	}
 }

@@ -66,9 +66,6 @@ func (r *REST) Watch(ctx context.Context, options *metainternalversion.ListOptio
 		bookmarks: options.AllowWatchBookmarks, tellInitialEnd: wanted,
 	}
 	w.running.Go(func() { w.run(ctx, config) })
-	// A watch that has begun takes no seat of API Priority and Fairness any more. A cacher says so for
-	// stored resources; here nothing else does.
-	utilflowcontrol.WatchInitialized(ctx)
 	return w, nil
 }
 
@@ -103,8 +100,16 @@ func (w *watching) run(ctx context.Context, config live.Config) {
 	source, end := context.WithCancel(ctx)
 	defer end()
 	watcher := live.Watch(source, config)
+	// After its initial events, a watch takes no seat of API Priority and Fairness any more. A cacher says
+	// so for stored resources; here nothing else does.
+	if !config.Initial {
+		utilflowcontrol.WatchInitialized(ctx)
+	}
 	var failed error
 	for event := range watcher.Events() {
+		if event.InitialDone {
+			utilflowcontrol.WatchInitialized(ctx)
+		}
 		out, err := w.event(&event)
 		if err != nil {
 			failed = err
