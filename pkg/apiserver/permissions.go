@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/worksync"
 )
 
@@ -66,7 +67,7 @@ func (c CompletedConfig) deliverer(clients *clients, informers informerFactories
 	return deliverer
 }
 
-// onlyRules keeps of a role what can be delivered of it.
+// onlyRules keeps of a role what can be delivered of it, and whether every cluster has it.
 func onlyRules(obj any) (any, error) {
 	kept := func(meta metav1.ObjectMeta) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: meta.Namespace, Name: meta.Name, UID: meta.UID, ResourceVersion: meta.ResourceVersion}
@@ -75,7 +76,11 @@ func onlyRules(obj any) (any, error) {
 	case *rbacv1.Role:
 		role.ObjectMeta = kept(role.ObjectMeta)
 	case *rbacv1.ClusterRole:
+		origin, known := role.Labels[visibility.DefaultRoleLabel]
 		role.ObjectMeta, role.AggregationRule = kept(role.ObjectMeta), nil
+		if known {
+			role.Labels = map[string]string{visibility.DefaultRoleLabel: origin}
+		}
 	}
 	return obj, nil
 }

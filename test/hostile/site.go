@@ -65,7 +65,7 @@ func NewSite(ctx context.Context, dir string) (*Site, error) {
 		return nil, err
 	}
 	agent := fleet.Members[0].Agent
-	if fleet.Server.Env, err = environment("deploy", "base"); err != nil {
+	if fleet.Server.Env, err = ServerEnvironment(); err != nil {
 		return nil, err
 	}
 	if agent.Env, err = environment("agent"); err != nil {
@@ -83,6 +83,9 @@ func NewSite(ctx context.Context, dir string) (*Site, error) {
 	}
 	return s, nil
 }
+
+// ServerEnvironment returns what the manifest of the server says of its memory.
+func ServerEnvironment() ([]string, error) { return environment("deploy", "base") }
 
 // environment is what the Deployment in a directory of artifacts says of memory.
 func environment(dir ...string) ([]string, error) {

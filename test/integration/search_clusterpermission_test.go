@@ -175,6 +175,7 @@ func TestSearchByClusterPermission(t *testing.T) {
 	t.Run("what is granted is found", func(t *testing.T) { f.findsGranted(t, m) })
 	t.Run("revoked, also from watches", func(t *testing.T) { f.revokesPermissions(t, m) })
 	t.Run("delivered is what an agent has applied", func(t *testing.T) { f.findsAppliedOnly(t, m, other) })
+	t.Run("what must not be found", func(t *testing.T) { f.findsNothingByTricks(t, m, other) })
 	t.Run("what the hub's own agent reports", f.findsOwnResources)
 	// What is left needs no more than a fleet that may be broken.
 	data := filepath.Join(ownDir(t), "apiserver", "etcd", "search")

@@ -5,13 +5,16 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 )
 
 func caller(name string, groups ...string) user.Info {
@@ -154,6 +157,25 @@ func TestLimit(t *testing.T) {
 	if w := serve(jane, "list", ""); w.Code != http.StatusOK {
 		t.Errorf("list afterwards: status %d, want 200", w.Code)
 	}
+}
+
+// TestUnreadWatch has a watch never get initialized, as if its client did not read.
+func TestUnreadWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		handler := Limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }),
+			nil, nil, func(*http.Request, *request.RequestInfo) bool { return true }, codecs())
+		signal := utilflowcontrol.NewInitializationSignal()
+		ctx, stop := context.WithCancel(utilflowcontrol.WithInitializationSignal(t.Context(), signal))
+		ctx = request.WithRequestInfo(request.WithUser(ctx, caller("jane")), &request.RequestInfo{IsResourceRequest: true, Verb: "watch"})
+		var running sync.WaitGroup
+		running.Go(func() {
+			handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/apis/x", nil))
+		})
+		// Without the signal, all of this waits for itself, and the test fails.
+		signal.Wait()
+		stop()
+		running.Wait()
+	})
 }
 
 func TestLimitURL(t *testing.T) {

@@ -5,12 +5,14 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 )
 
 // Bounds of what a URL may contain. They are far above what clients send: the longest names have 253
@@ -22,9 +24,13 @@ const (
 	maxContinueBytes = 16 << 10
 )
 
+// maxWatchInitialization is how long a watch counts as a running request for API Priority and Fairness.
+// That ends once the initial events are sent, which a client that does not read prevents.
+const maxWatchInitialization = time.Second
+
 // Limit serves requests that are authenticated and authorized, as many of each caller as requests allows,
 // and as many watches as watches allows. longRunning reports whether a request is a long-running one: of
-// these only watches are limited here.
+// these only watches are limited here. A watch gives up its seat of API Priority and Fairness after a second at the latest.
 func Limit(next http.Handler, requests, watches *Bound, longRunning request.LongRunningRequestCheck, codecs runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := r.Context()
@@ -34,9 +40,9 @@ func Limit(next http.Handler, requests, watches *Bound, longRunning request.Long
 			next.ServeHTTP(w, r)
 			return
 		}
-		bound := requests
+		bound, watch := requests, info.IsResourceRequest && info.Verb == "watch"
 		switch {
-		case info.IsResourceRequest && info.Verb == "watch":
+		case watch:
 			bound = watches
 		case longRunning(r, info):
 			next.ServeHTTP(w, r)
@@ -48,6 +54,9 @@ func Limit(next http.Handler, requests, watches *Bound, longRunning request.Long
 			return
 		}
 		defer release()
+		if watch {
+			defer time.AfterFunc(maxWatchInitialization, func() { utilflowcontrol.WatchInitialized(ctx) }).Stop()
+		}
 		next.ServeHTTP(w, r)
 	})
 }

@@ -107,10 +107,9 @@ type change struct {
 // apply takes in an object of RBAC, or that it is gone. known is false for any
 // other kind of object.
 func (p *policy) apply(object any, gone bool) (result change, known bool) {
-	setRole := func(key objectKey, rules []rbacv1.PolicyRule) change {
-		var set *ruleSet
-		if !gone {
-			set = newRuleSet(rules)
+	setRole := func(key objectKey, set *ruleSet) change {
+		if gone {
+			set = nil
 		}
 		changed, concerned := p.setRole(key, set)
 		if !changed {
@@ -127,9 +126,9 @@ func (p *policy) apply(object any, gone bool) (result change, known bool) {
 	}
 	switch o := object.(type) {
 	case *rbacv1.Role:
-		return setRole(objectKey{kindRole, o.Namespace, o.Name}, o.Rules), true
+		return setRole(objectKey{kindRole, o.Namespace, o.Name}, newRuleSet(o.Rules)), true
 	case *rbacv1.ClusterRole:
-		return setRole(objectKey{kind: kindClusterRole, name: o.Name}, o.Rules), true
+		return setRole(objectKey{kind: kindClusterRole, name: o.Name}, newClusterRuleSet(o)), true
 	case *rbacv1.RoleBinding:
 		return setBinding(objectKey{kindRoleBinding, o.Namespace, o.Name}, o.RoleRef, o.Subjects), true
 	case *rbacv1.ClusterRoleBinding:

@@ -202,13 +202,17 @@ func (d *delivered) compile(identity user.Info, a *allowed) {
 	if len(found) == 0 {
 		return
 	}
-	// A role that is not delivered is taken to be as that of the hub: the default
-	// ones are the same everywhere.
+	// A role that is not delivered is one of the cluster, which the hub does not know. Those that
+	// every API server makes for itself are taken to be as the hub's; another one of that name on
+	// the hub says nothing about the cluster's, which may grant less, or be missing.
 	ofHub := func(key objectKey) *ruleSet {
 		if key.kind != kindClusterRole {
 			return nil
 		}
-		return d.compiler.policy.role(key)
+		if rules := d.compiler.policy.role(key); rules != nil && rules.common {
+			return rules
+		}
+		return nil
 	}
 	digest := newDigest()
 	digest.bytes(a.fingerprint[:])

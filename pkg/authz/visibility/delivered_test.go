@@ -15,6 +15,7 @@ import (
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
 )
 
 // deliveredUnderTest is what ClusterPermissions have brought to managed clusters.
@@ -86,6 +87,11 @@ rules: [{apiGroups: [""], resources: ["*"], verbs: [list]}]`
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: pods}`
+	ownRole = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: own}
+rules: [{apiGroups: [""], resources: ["*"], verbs: [list]}]`
 	emptyRole = `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -112,6 +118,8 @@ func TestClusterPermissions(t *testing.T) {
 		return named(name, visibility.Class{Cluster: cluster, Resource: resource, Namespace: namespace})
 	}
 	system := &user.DefaultInfo{Name: "system:serviceaccount:apps:robot", Groups: []string{"system:serviceaccounts", user.AllAuthenticated}}
+	team := &user.DefaultInfo{Name: "tom", Groups: []string{"team", user.AllAuthenticated}}
+	agent := &user.DefaultInfo{Name: "agent", Groups: []string{"open-cluster-management:c", user.AllAuthenticated}}
 	for _, test := range []struct {
 		name      string
 		documents []string
@@ -126,10 +134,13 @@ func TestClusterPermissions(t *testing.T) {
 		{"another cluster", []string{deliveredRole, deliveredBinding(role, toAnn)}, ann, object("d", "pods", "apps", "x"), false},
 		{"the hub", []string{deliveredRole, deliveredBinding(role, toAnn)}, ann, named("x", hub("", "pods", "apps")), false},
 		{"somebody else", []string{deliveredRole, deliveredBinding(role, toAnn)}, ben, object("c", "pods", "apps", "x"), false},
-		{"by group", []string{deliveredRole, deliveredBinding(role, "{kind: Group, name: 'system:authenticated'}")}, ben, object("c", "pods", "apps", "x"), true},
+		{"by group", []string{deliveredRole, deliveredBinding(role, "{kind: Group, name: team}")}, team, object("c", "pods", "apps", "x"), true},
+		{"all users of the cluster are not those of the hub", []string{deliveredRole, deliveredBinding(role, "{kind: Group, name: 'system:authenticated'}")}, ben, object("c", "pods", "apps", "x"), false},
+		{"an agent is one of the hub's", []string{deliveredRole, deliveredBinding(role, "{kind: Group, name: 'open-cluster-management:c'}")}, agent, object("c", "pods", "apps", "x"), false},
 		{"an account of the cluster is not that of the hub", []string{deliveredRole, deliveredBinding(role, "{kind: ServiceAccount, name: robot, namespace: apps}")}, system, object("c", "pods", "apps", "x"), false},
 		{"a system group of the cluster is not that of the hub", []string{deliveredRole, deliveredBinding(role, "{kind: Group, name: 'system:serviceaccounts'}")}, system, object("c", "pods", "apps", "x"), false},
 		{"a role of the hub's that is not delivered", []string{deliveredBinding(pods, toAnn)}, ann, object("c", "pods", "apps", "other"), true},
+		{"a role that only the hub has", []string{deliveredBinding("kind: ClusterRole, name: own", toAnn)}, ann, object("c", "pods", "apps", "other"), false},
 		{"a role that is only asked for", []string{askedRole, deliveredBinding(pods, toAnn)}, ann, object("c", "pods", "apps", "other"), true},
 		{"a delivered role hides the hub's", []string{emptyRole, deliveredBinding(pods, toAnn)}, ann, object("c", "pods", "apps", "other"), false},
 		{"a role that two deliver otherwise", []string{deliveredRole, otherRole, deliveredBinding(role, toAnn)}, ann, object("c", "pods", "apps", "x"), false},
@@ -141,7 +152,7 @@ func TestClusterPermissions(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			d := newDeliveredUnderTest()
 			d.deliver(t, "c", test.documents...)
-			h := newHub(readsPods(t))
+			h := newHub(append(readsPods(t), visibilitytest.Parse(t, ownRole)...))
 			h.start(t, d.config(t, visibility.RBAC))
 			if got := h.scope(t, test.caller).Allows(test.object); got != test.allowed {
 				t.Errorf("got %v, want %v", got, test.allowed)

@@ -196,7 +196,7 @@ func (h *hubUnderTest) unbind(t testing.TB, namespace, name string) {
 func (h *hubUnderTest) grant(t testing.TB, verbs ...string) {
 	t.Helper()
 	_, err := h.client.RbacV1().ClusterRoles().Update(t.Context(), &rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: "pods"},
+		ObjectMeta: metav1.ObjectMeta{Name: "pods", Labels: map[string]string{"kubernetes.io/bootstrapping": "rbac-defaults"}},
 		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: verbs}},
 	}, metav1.UpdateOptions{})
 	if err != nil {

@@ -9,11 +9,15 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 )
 
-// systemPrefix begins the names that each cluster gives to identities of its own:
-// the hub's ServiceAccounts, nodes and masters are not those of a managed cluster.
-const systemPrefix = "system:"
+// localPrefixes begin the names that each cluster gives to identities of its own. The hub's
+// ServiceAccounts, nodes and masters are not those of a managed cluster, nor are all users of
+// the hub users of the cluster: system:authenticated are other people on each. The agents of
+// managed clusters are known to the hub only.
+var localPrefixes = []string{"system:", clusterv1.AgentGroups("")[1]}
 
 // subject is whom a binding names: a user or a group. A ServiceAccount is the user
 // as which it comes.
@@ -36,10 +40,7 @@ func hubSubjects(identity user.Info) []subject {
 // identity of the hub.
 func managedSubjects(identity user.Info) []subject {
 	return slices.DeleteFunc(hubSubjects(identity), func(s subject) bool {
-		if s.group && s.name == user.AllAuthenticated {
-			return identity.GetName() == user.Anonymous
-		}
-		return s.name == "" || strings.HasPrefix(s.name, systemPrefix)
+		return s.name == "" || slices.ContainsFunc(localPrefixes, func(prefix string) bool { return strings.HasPrefix(s.name, prefix) })
 	})
 }
 

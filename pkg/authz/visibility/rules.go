@@ -35,6 +35,8 @@ type ruleSet struct {
 	fingerprint fingerprint
 	// view is set if managedclusterviews may be created.
 	view bool
+	// common is set for the rules of a ClusterRole that every cluster has.
+	common bool
 	// anyResource are the rules for every resource, byResource those that name one;
 	// rules without names come first.
 	anyResource []rule
@@ -78,6 +80,26 @@ func newRuleSet(given []rbacv1.PolicyRule) *ruleSet {
 	set.fingerprint = digest.sum()
 	set.arrange()
 	return &set
+}
+
+// DefaultRoleLabel is the label of the ClusterRoles that each API server makes for itself. Informers of
+// ClusterRoles must keep it.
+const DefaultRoleLabel = "kubernetes.io/bootstrapping"
+
+// defaultRole is the value of DefaultRoleLabel.
+const defaultRole = "rbac-defaults"
+
+// newClusterRuleSet does the same for a ClusterRole.
+func newClusterRuleSet(role *rbacv1.ClusterRole) *ruleSet {
+	set := newRuleSet(role.Rules)
+	if set != nil && role.Labels[DefaultRoleLabel] == defaultRole {
+		set.common = true
+		digest := newDigest()
+		digest.bytes(set.fingerprint[:])
+		digest.flag(set.common)
+		set.fingerprint = digest.sum()
+	}
+	return set
 }
 
 func (s *ruleSet) add(given *rbacv1.PolicyRule, digest *digest) {

@@ -16,7 +16,7 @@ const (
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
-metadata: {name: pods}
+metadata: {name: pods, labels: {kubernetes.io/bootstrapping: rbac-defaults}}
 rules:
 - {apiGroups: [""], resources: [pods], verbs: [list]}
 `

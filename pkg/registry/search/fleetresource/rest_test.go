@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
@@ -118,5 +119,31 @@ func TestListByName(t *testing.T) {
 				t.Errorf("got %v, want %s", names, test.want)
 			}
 		})
+	}
+}
+
+// TestWatchTakesNoSeat has a watch not count for API Priority and Fairness after its initial events.
+func TestWatchTakesNoSeat(t *testing.T) {
+	fleet := newFleet(t)
+	for _, version := range []string{"", "1"} {
+		signal, initialized := utilflowcontrol.NewInitializationSignal(), make(chan struct{})
+		go func() {
+			signal.Wait()
+			close(initialized)
+		}()
+		watching, err := fleet.Watch(utilflowcontrol.WithInitializationSignal(in(t, ""), signal), &metainternalversion.ListOptions{ResourceVersion: version})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for waiting, timeout := true, time.After(time.Minute); waiting; {
+			select {
+			case <-watching.ResultChan():
+			case <-initialized:
+				waiting = false
+			case <-timeout:
+				t.Fatalf("Watch() from version %q does not signal that it is initialized", version)
+			}
+		}
+		watching.Stop()
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
@@ -99,8 +100,16 @@ func (w *watching) run(ctx context.Context, config live.Config) {
 	source, end := context.WithCancel(ctx)
 	defer end()
 	watcher := live.Watch(source, config)
+	// After its initial events, a watch takes no seat of API Priority and Fairness any more. A cacher says
+	// so for stored resources; here nothing else does.
+	if !config.Initial {
+		utilflowcontrol.WatchInitialized(ctx)
+	}
 	var failed error
 	for event := range watcher.Events() {
+		if event.InitialDone {
+			utilflowcontrol.WatchInitialized(ctx)
+		}
 		out, err := w.event(&event)
 		if err != nil {
 			failed = err
