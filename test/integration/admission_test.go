@@ -1,7 +1,6 @@
 package integration_test
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
 // TestRefusedAtAdmission: what could only fail later is refused, by the path of
@@ -20,7 +20,7 @@ func TestRefusedAtAdmission(t *testing.T) {
 	f := shared(t)
 	const unmanaged = "not-a-cluster"
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: unmanaged}}
-	if _, err := f.hub.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
+	if _, err := f.HubClient.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
@@ -80,13 +80,13 @@ func TestRefusedAtAdmission(t *testing.T) {
 		},
 		"two unnamed role bindings in a namespace": {
 			change: func(s *rbacv1alpha1.ClusterPermissionSpec) {
-				s.RoleBindings = roleBindings((*s.RoleBindings)[0], rbacv1alpha1.RoleBinding{Namespace: "default", RoleRef: ownRole, Subject: user("eve")})
+				s.RoleBindings = roleBindings((*s.RoleBindings)[0], rbacv1alpha1.RoleBinding{Namespace: "default", RoleRef: ownRole, Subject: framework.UserSubject("eve")})
 			},
 			want: []string{"spec.roleBindings[1].name"},
 		},
 		"two unnamed cluster role bindings": {
 			change: func(s *rbacv1alpha1.ClusterPermissionSpec) {
-				s.ClusterRoleBindings = &[]rbacv1alpha1.ClusterRoleBinding{{Subject: user("eve")}}
+				s.ClusterRoleBindings = &[]rbacv1alpha1.ClusterRoleBinding{{Subject: framework.UserSubject("eve")}}
 			},
 			want: []string{"spec.clusterRoleBindings[0].name"},
 		},
@@ -112,7 +112,7 @@ func TestRefusedAtAdmission(t *testing.T) {
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
-			cp := permission("refused").DeepCopy()
+			cp := framework.Permission("refused").DeepCopy()
 			if test.name != "" {
 				cp.Name = test.name
 			}
@@ -122,33 +122,21 @@ func TestRefusedAtAdmission(t *testing.T) {
 			if test.change != nil {
 				test.change(&cp.Spec)
 			}
-			_, err := f.ocm.RbacV1alpha1().ClusterPermissions(cp.Namespace).Create(t.Context(), cp, metav1.CreateOptions{})
+			_, err := f.OCM.RbacV1alpha1().ClusterPermissions(cp.Namespace).Create(t.Context(), cp, metav1.CreateOptions{})
 			if !apierrors.IsInvalid(err) {
 				t.Fatalf("got %v, not 422 Invalid", err)
 			}
-			if got := fields(err); !slices.Equal(got, test.want) {
+			if got := framework.InvalidFields(err); !slices.Equal(got, test.want) {
 				t.Errorf("refused for %v, not %v: %v", got, test.want, err)
 			}
-			if _, err := f.ocm.RbacV1alpha1().ClusterPermissions(cp.Namespace).Get(t.Context(), cp.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			if _, err := f.OCM.RbacV1alpha1().ClusterPermissions(cp.Namespace).Get(t.Context(), cp.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 				t.Errorf("it is stored nevertheless, or: %v", err)
 			}
 		})
 	}
-	if works := must(worksOf(t.Context(), f.ocm, "refused"))(t); len(works) > 0 {
+	if works := framework.Must(framework.WorksOf(t.Context(), f.OCM, "refused"))(t); len(works) > 0 {
 		t.Errorf("there is a work %s", works[0].Name)
 	}
-}
-
-// fields returns the fields that an error names, in order.
-func fields(err error) []string {
-	var out []string
-	if status := apierrors.APIStatus(nil); errors.As(err, &status) && status.Status().Details != nil {
-		for _, cause := range status.Status().Details.Causes {
-			out = append(out, cause.Field)
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
 }
 
 // An update that would spoil a delivered ClusterPermission is refused, and what
@@ -156,18 +144,18 @@ func fields(err error) []string {
 func TestRefusedUpdate(t *testing.T) {
 	f := shared(t)
 	const name = "refused-update"
-	create(t, f.ocm, permission(name))
-	cp := f.applied(t, name)
-	before := must(f.work(t.Context(), cp))(t)
-	_, err := f.kubectl(t, "", "-n", cluster1, "patch", "clusterpermission", name, "--type=merge",
+	framework.CreatePermission(t, f.OCM, framework.Permission(name))
+	cp := f.Applied(t, name)
+	before := framework.Must(f.GetWork(t.Context(), cp))(t)
+	_, err := f.Kubectl(t, "", "-n", framework.Cluster1, "patch", "clusterpermission", name, "--type=merge",
 		"-p", `{"spec":{"clusterRoleBinding":{"subject":{"kind":"Robot","name":"r2"}}}}`)
 	if err == nil {
 		t.Error("the update is not refused")
 	}
-	if after := must(f.work(t.Context(), cp))(t); after.Generation != before.Generation {
+	if after := framework.Must(f.GetWork(t.Context(), cp))(t); after.Generation != before.Generation {
 		t.Error("the work has changed")
 	}
-	if again := must(f.get(t.Context(), name))(t); again.Generation != cp.Generation {
+	if again := framework.Must(f.GetPermission(t.Context(), name))(t); again.Generation != cp.Generation {
 		t.Error("the ClusterPermission has changed")
 	}
 }
@@ -175,20 +163,20 @@ func TestRefusedUpdate(t *testing.T) {
 func TestDryRunWritesNothing(t *testing.T) {
 	f := shared(t)
 	dryRun := []string{metav1.DryRunAll}
-	permissions := f.ocm.RbacV1alpha1().ClusterPermissions(cluster1)
+	permissions := f.OCM.RbacV1alpha1().ClusterPermissions(framework.Cluster1)
 
-	if _, err := permissions.Create(t.Context(), permission("dry"), metav1.CreateOptions{DryRun: dryRun}); err != nil {
+	if _, err := permissions.Create(t.Context(), framework.Permission("dry"), metav1.CreateOptions{DryRun: dryRun}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.get(t.Context(), "dry"); !apierrors.IsNotFound(err) {
+	if _, err := f.GetPermission(t.Context(), "dry"); !apierrors.IsNotFound(err) {
 		t.Errorf("a dry run stored the ClusterPermission, or: %v", err)
 	}
 
 	const name = "dry-update"
-	create(t, f.ocm, permission(name))
-	cp := f.applied(t, name)
-	before := must(f.work(t.Context(), cp))(t)
-	cp.Spec.ClusterRole.Rules = readPods
+	framework.CreatePermission(t, f.OCM, framework.Permission(name))
+	cp := f.Applied(t, name)
+	before := framework.Must(f.GetWork(t.Context(), cp))(t)
+	cp.Spec.ClusterRole.Rules = framework.ReadPods
 	if _, err := permissions.Update(t.Context(), cp, metav1.UpdateOptions{DryRun: dryRun}); err != nil {
 		t.Fatal(err)
 	}
@@ -196,12 +184,12 @@ func TestDryRunWritesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A later change that does arrive proves that an earlier one would have.
-	create(t, f.ocm, permission("dry-marker"))
-	f.applied(t, "dry-marker")
-	if after := must(f.work(t.Context(), cp))(t); after.Generation != before.Generation || after.DeletionTimestamp != nil {
+	framework.CreatePermission(t, f.OCM, framework.Permission("dry-marker"))
+	f.Applied(t, "dry-marker")
+	if after := framework.Must(f.GetWork(t.Context(), cp))(t); after.Generation != before.Generation || after.DeletionTimestamp != nil {
 		t.Error("a dry run changed or deleted the work")
 	}
-	if works := must(worksOf(t.Context(), f.ocm, "dry"))(t); len(works) > 0 {
+	if works := framework.Must(framework.WorksOf(t.Context(), f.OCM, "dry"))(t); len(works) > 0 {
 		t.Errorf("a dry run wrote the work %s", works[0].Name)
 	}
 }
@@ -210,11 +198,11 @@ func TestDryRunWritesNothing(t *testing.T) {
 func TestForbidden(t *testing.T) {
 	f := shared(t)
 	config, err := f.Hub.UserConfig("nobody-in-particular")
-	stranger := ocmClient(t, config, err)
-	if _, err := stranger.RbacV1alpha1().ClusterPermissions(cluster1).Create(t.Context(), permission("forbidden"), metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
+	stranger := framework.OCMClient(t, config, err)
+	if _, err := stranger.RbacV1alpha1().ClusterPermissions(framework.Cluster1).Create(t.Context(), framework.Permission("forbidden"), metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("got %v, not 403", err)
 	}
-	if _, err := stranger.WorkV1().ManifestWorks(cluster1).List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+	if _, err := stranger.WorkV1().ManifestWorks(framework.Cluster1).List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("got %v, not 403", err)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	rbacclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/rbac/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
 // approvalRaces are an author and an approver at two replicas of a server.
@@ -41,19 +42,19 @@ type approvalRaces struct {
 func TestApprovalRaces(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	a := &approvalRaces{fleet: f, cluster: f.silentCluster(t), approved: sets.New[string](), delivered: sets.New[string]()}
-	alice, root := newCaller(t, f.Hub, "racing-author"), newCaller(t, f.Hub, "racing-approver")
-	for c, roles := range map[*caller][]string{alice: {"admin"}, root: {"admin", grantRole}} {
+	a := &approvalRaces{fleet: f, cluster: f.SilentCluster(t), approved: sets.New[string](), delivered: sets.New[string]()}
+	alice, root := framework.NewCaller(t, f.Hub, "racing-author"), framework.NewCaller(t, f.Hub, "racing-approver")
+	for c, roles := range map[*framework.Caller][]string{alice: {"admin"}, root: {"admin", framework.GrantRole}} {
 		for _, role := range roles {
-			c.bind(t, a.cluster, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role})
+			c.Bind(t, a.cluster, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role})
 		}
-		c.awaitAllowed(t, a.cluster, mayGrant("create"))
+		c.AwaitAllowed(t, a.cluster, mayGrant("create"))
 	}
-	root.awaitAllowed(t, a.cluster, mayGrant("escalate", "bind"))
-	servers := f.withFlags(t, []string{escalationFlag + "Approve"}, []string{escalationFlag + "Approve"})
+	root.AwaitAllowed(t, a.cluster, mayGrant("escalate", "bind"))
+	servers := f.StartServers(t, []string{escalationFlag + "Approve"}, []string{escalationFlag + "Approve"})
 	for _, server := range servers {
-		a.alice = append(a.alice, alice.at(t, server).RbacV1alpha1().ClusterPermissions(a.cluster))
-		a.root = append(a.root, root.at(t, server).RbacV1alpha1().ClusterPermissions(a.cluster))
+		a.alice = append(a.alice, alice.At(t, server).RbacV1alpha1().ClusterPermissions(a.cluster))
+		a.root = append(a.root, root.At(t, server).RbacV1alpha1().ClusterPermissions(a.cluster))
 	}
 	a.watch(t)
 
@@ -61,8 +62,8 @@ func TestApprovalRaces(t *testing.T) {
 	t.Run("the object is deleted and created again", a.recreates)
 	t.Run("what was read is stale", a.stale)
 	t.Run("the approver loses the permission", func(t *testing.T) {
-		a.losesPermission(t, func(c *caller) rbacclient.ClusterPermissionInterface {
-			return c.at(t, servers[1]).RbacV1alpha1().ClusterPermissions(a.cluster)
+		a.losesPermission(t, func(c *framework.Caller) rbacclient.ClusterPermissionInterface {
+			return c.At(t, servers[1]).RbacV1alpha1().ClusterPermissions(a.cluster)
 		})
 	})
 	t.Run("the same spec is applied again", a.appliesAgain)
@@ -72,8 +73,8 @@ func TestApprovalRaces(t *testing.T) {
 // watch records whom the ManifestWorks of the cluster bind, until the end of the test.
 func (a *approvalRaces) watch(t *testing.T) {
 	t.Helper()
-	list := must(a.ocm.WorkV1().ManifestWorks(a.cluster).List(t.Context(), metav1.ListOptions{}))(t)
-	watcher := must(a.ocm.WorkV1().ManifestWorks(a.cluster).Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion}))(t)
+	list := framework.Must(a.OCM.WorkV1().ManifestWorks(a.cluster).List(t.Context(), metav1.ListOptions{}))(t)
+	watcher := framework.Must(a.OCM.WorkV1().ManifestWorks(a.cluster).Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion}))(t)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for event := range watcher.ResultChan() {
@@ -124,8 +125,8 @@ func (a *approvalRaces) onlyApproved(t *testing.T) {
 
 // binding is a ClusterPermission for one subject.
 func (a *approvalRaces) binding(name, subject string) *rbacv1alpha1.ClusterPermission {
-	cp := permissionIn(a.cluster, name)
-	cp.Spec.ClusterRoleBinding.Subject = user(subject)
+	cp := framework.PermissionIn(a.cluster, name)
+	cp.Spec.ClusterRoleBinding.Subject = framework.UserSubject(subject)
 	return cp
 }
 
@@ -139,8 +140,8 @@ func (a *approvalRaces) approve(ctx context.Context, root rbacclient.ClusterPerm
 // bindsNow waits until the ManifestWork of a ClusterPermission binds a subject.
 func (a *approvalRaces) bindsNow(t *testing.T, cp *rbacv1alpha1.ClusterPermission, subject string) {
 	t.Helper()
-	eventually(t, cp.Name+" binds "+subject, func(context.Context) error {
-		work := a.workOf(t, cp)
+	framework.Eventually(t, cp.Name+" binds "+subject, func(context.Context) error {
+		work := a.WorkOf(t, cp)
 		a.record(work)
 		if bound := boundBy(work); !slices.Equal(bound, []string{subject}) {
 			return fmt.Errorf("it binds %v", bound)
@@ -165,12 +166,12 @@ func setSubject(subject string) []byte {
 func (a *approvalRaces) changes(t *testing.T) {
 	const name, rounds = "raced-by-replicas", 20
 	ctx := t.Context()
-	waiting(t, must(a.alice[0].Create(ctx, a.binding(name, "created"), metav1.CreateOptions{}))(t))
+	waiting(t, framework.Must(a.alice[0].Create(ctx, a.binding(name, "created"), metav1.CreateOptions{}))(t))
 	inTime := 0
 	for round := range rounds {
 		one, other := round%2, 1-round%2
 		changed := fmt.Sprintf("round-%d-changed", round)
-		seen := waiting(t, must(a.alice[one].Patch(ctx, name, types.MergePatchType, setSubject(fmt.Sprintf("round-%d-read", round)), metav1.PatchOptions{}))(t))
+		seen := waiting(t, framework.Must(a.alice[one].Patch(ctx, name, types.MergePatchType, setSubject(fmt.Sprintf("round-%d-read", round)), metav1.PatchOptions{}))(t))
 		if round%3 == 0 {
 			seen.ResourceVersion = ""
 		}
@@ -189,7 +190,7 @@ func (a *approvalRaces) changes(t *testing.T) {
 			t.Fatal(err)
 		}
 		waiting(t, after)
-		now := waiting(t, must(a.root[other].Get(ctx, name, metav1.GetOptions{}))(t))
+		now := waiting(t, framework.Must(a.root[other].Get(ctx, name, metav1.GetOptions{}))(t))
 		delivered, generation := now.Delivered()
 		switch {
 		case errApprove == nil && (generation != seen.Generation || delivered.ClusterRoleBinding.Subject.Name != seen.Spec.ClusterRoleBinding.Subject.Name):
@@ -205,7 +206,7 @@ func (a *approvalRaces) changes(t *testing.T) {
 	}
 	t.Logf("%d of %d approvals were in time", inTime, rounds)
 	// What waits last is approved by two at once, at both replicas.
-	last := must(a.root[0].Get(ctx, name, metav1.GetOptions{}))(t)
+	last := framework.Must(a.root[0].Get(ctx, name, metav1.GetOptions{}))(t)
 	var wg sync.WaitGroup
 	errs := make([]error, 2)
 	for i := range errs {
@@ -222,7 +223,7 @@ func (a *approvalRaces) recreates(t *testing.T) {
 	ctx := t.Context()
 	for round := range 10 {
 		name := fmt.Sprintf("recreated-%d", round)
-		read := waiting(t, must(a.alice[0].Create(ctx, a.binding(name, name+"-read"), metav1.CreateOptions{}))(t))
+		read := waiting(t, framework.Must(a.alice[0].Create(ctx, a.binding(name, name+"-read"), metav1.CreateOptions{}))(t))
 		var wg sync.WaitGroup
 		var created *rbacv1alpha1.ClusterPermission
 		var errCreate, errApprove error
@@ -232,7 +233,7 @@ func (a *approvalRaces) recreates(t *testing.T) {
 				return
 			}
 			// A delivered object is there until its finalizer is removed.
-			errCreate = poll(ctx, func(ctx context.Context) (err error) {
+			errCreate = framework.Poll(ctx, func(ctx context.Context) (err error) {
 				created, err = a.alice[0].Create(ctx, a.binding(name, name+"-again"), metav1.CreateOptions{})
 				return err
 			})
@@ -253,15 +254,15 @@ func (a *approvalRaces) recreates(t *testing.T) {
 		if _, err := a.approve(ctx, a.root[0], forged); !apierrors.IsConflict(err) {
 			t.Errorf("round %d: approving the former spec of the new object = %v, want 409", round, err)
 		}
-		waiting(t, must(a.root[0].Get(ctx, name, metav1.GetOptions{}))(t))
+		waiting(t, framework.Must(a.root[0].Get(ctx, name, metav1.GetOptions{}))(t))
 	}
 }
 
 func (a *approvalRaces) stale(t *testing.T) {
 	const name = "stale"
 	ctx := t.Context()
-	first := waiting(t, must(a.alice[0].Create(ctx, a.binding(name, "stale-first"), metav1.CreateOptions{}))(t))
-	second := waiting(t, must(a.alice[1].Patch(ctx, name, types.MergePatchType, setSubject("stale-second"), metav1.PatchOptions{}))(t))
+	first := waiting(t, framework.Must(a.alice[0].Create(ctx, a.binding(name, "stale-first"), metav1.CreateOptions{}))(t))
+	second := waiting(t, framework.Must(a.alice[1].Patch(ctx, name, types.MergePatchType, setSubject("stale-second"), metav1.PatchOptions{}))(t))
 	mixed := func(change func(cp *rbacv1alpha1.ClusterPermission)) *rbacv1alpha1.ClusterPermission {
 		cp := first.DeepCopy()
 		change(cp)
@@ -284,22 +285,22 @@ func (a *approvalRaces) stale(t *testing.T) {
 			}
 		}
 	}
-	if now := waiting(t, must(a.root[0].Get(ctx, name, metav1.GetOptions{}))(t)); now.Status.Approval.Approved != nil || now.Status.Approval.Delivered != nil {
+	if now := waiting(t, framework.Must(a.root[0].Get(ctx, name, metav1.GetOptions{}))(t)); now.Status.Approval.Approved != nil || now.Status.Approval.Delivered != nil {
 		t.Errorf("the approval is %+v, want none", now.Status.Approval)
 	}
 }
 
-func (a *approvalRaces) losesPermission(t *testing.T, at func(*caller) rbacclient.ClusterPermissionInterface) {
+func (a *approvalRaces) losesPermission(t *testing.T, at func(*framework.Caller) rbacclient.ClusterPermissionInterface) {
 	const name = "lost"
 	ctx := t.Context()
-	waiting(t, must(a.alice[0].Create(ctx, a.binding(name, "lost"), metav1.CreateOptions{}))(t))
+	waiting(t, framework.Must(a.alice[0].Create(ctx, a.binding(name, "lost"), metav1.CreateOptions{}))(t))
 	for which, left := range []bool{true, false} {
-		c := newCaller(t, a.Hub, fmt.Sprintf("losing-approver-%d", which))
-		admin := c.bind(t, a.cluster, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"})
-		grants := c.bind(t, a.cluster, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: grantRole})
-		c.awaitAllowed(t, a.cluster, mayGrant("get", "escalate", "bind"))
+		c := framework.NewCaller(t, a.Hub, fmt.Sprintf("losing-approver-%d", which))
+		admin := c.Bind(t, a.cluster, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"})
+		grants := c.Bind(t, a.cluster, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: framework.GrantRole})
+		c.AwaitAllowed(t, a.cluster, mayGrant("get", "escalate", "bind"))
 		client := at(c)
-		read := must(client.Get(ctx, name, metav1.GetOptions{}))(t)
+		read := framework.Must(client.Get(ctx, name, metav1.GetOptions{}))(t)
 		grants()
 		verbs := []string{"escalate", "bind"}
 		if !left {
@@ -307,8 +308,8 @@ func (a *approvalRaces) losesPermission(t *testing.T, at func(*caller) rbacclien
 			verbs = append(verbs, "get")
 		}
 		for _, verb := range verbs {
-			eventually(t, "the hub no longer lets the approver "+verb, func(ctx context.Context) error {
-				allowed, err := c.allowed(ctx, a.cluster, verb, rbacv1alpha1.GroupName, "clusterpermissions", "")
+			framework.Eventually(t, "the hub no longer lets the approver "+verb, func(ctx context.Context) error {
+				allowed, err := c.Allowed(ctx, a.cluster, verb, rbacv1alpha1.GroupName, "clusterpermissions", "")
 				if err == nil && allowed {
 					err = errors.New("it does")
 				}
@@ -319,7 +320,7 @@ func (a *approvalRaces) losesPermission(t *testing.T, at func(*caller) rbacclien
 			t.Errorf("approving with admin %t and without the permission to grant = %v, want 403", left, err)
 		}
 	}
-	waiting(t, must(a.root[0].Get(ctx, name, metav1.GetOptions{}))(t))
+	waiting(t, framework.Must(a.root[0].Get(ctx, name, metav1.GetOptions{}))(t))
 }
 
 func (a *approvalRaces) appliesAgain(t *testing.T) {
@@ -328,11 +329,11 @@ func (a *approvalRaces) appliesAgain(t *testing.T) {
 	content := func(labels string) []byte {
 		cp := a.binding(name, name)
 		return fmt.Appendf(nil, `{"apiVersion":%q,"kind":"ClusterPermission","metadata":{"name":%q,"labels":%s},"spec":%s}`,
-			rbacv1alpha1.SchemeGroupVersion.String(), name, labels, must(json.Marshal(cp.Spec))(t))
+			rbacv1alpha1.SchemeGroupVersion.String(), name, labels, framework.Must(json.Marshal(cp.Spec))(t))
 	}
 	apply := func(client rbacclient.ClusterPermissionInterface, manager, labels string) *rbacv1alpha1.ClusterPermission {
 		t.Helper()
-		return must(client.Patch(ctx, name, types.ApplyPatchType, content(labels), metav1.PatchOptions{FieldManager: manager, Force: new(true)}))(t)
+		return framework.Must(client.Patch(ctx, name, types.ApplyPatchType, content(labels), metav1.PatchOptions{FieldManager: manager, Force: new(true)}))(t)
 	}
 	waiting(t, apply(a.alice[0], "author", `{}`))
 	// If the same spec is applied again, the object goes on waiting for the same reason.
@@ -342,10 +343,10 @@ func (a *approvalRaces) appliesAgain(t *testing.T) {
 			t.Errorf("apply %d: the approval is %+v, want generation 1 requested by racing-author", i, cp.Status.Approval.Pending)
 		}
 	}
-	read := must(a.root[0].Get(ctx, name, metav1.GetOptions{}))(t)
+	read := framework.Must(a.root[0].Get(ctx, name, metav1.GetOptions{}))(t)
 	// Metadata changes neither what was read nor what was approved.
-	must(a.alice[1].Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"},"annotations":{"c":"d"}}}`), metav1.PatchOptions{}))(t)
-	must(a.approve(ctx, a.root[1], read))(t)
+	framework.Must(a.alice[1].Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"},"annotations":{"c":"d"}}}`), metav1.PatchOptions{}))(t)
+	framework.Must(a.approve(ctx, a.root[1], read))(t)
 	a.bindsNow(t, read, name)
 	kept := func(title string, cp *rbacv1alpha1.ClusterPermission) {
 		t.Helper()
@@ -358,11 +359,11 @@ func (a *approvalRaces) appliesAgain(t *testing.T) {
 		kept("the same spec", apply(client, "author", `{}`))
 		kept("another manager", apply(client, fmt.Sprintf("later-%d", i), `{}`))
 		kept("another label", apply(client, "author", fmt.Sprintf(`{"round":"%d"}`, i)))
-		kept("an annotation", must(client.Patch(ctx, name, types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"c":"%d"}}}`, i), metav1.PatchOptions{}))(t))
+		kept("an annotation", framework.Must(client.Patch(ctx, name, types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"c":"%d"}}}`, i), metav1.PatchOptions{}))(t))
 		var put *rbacv1alpha1.ClusterPermission
 		// The server writes the status of the object at any time.
 		if err := retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
-			put, err = client.Update(ctx, must(client.Get(ctx, name, metav1.GetOptions{}))(t), metav1.UpdateOptions{})
+			put, err = client.Update(ctx, framework.Must(client.Get(ctx, name, metav1.GetOptions{}))(t), metav1.UpdateOptions{})
 			return err
 		}); err != nil {
 			t.Fatal(err)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -16,32 +15,19 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
-	"open-cluster-management.io/hub-apiserver/test/localhub"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 )
-
-// kubectl runs the real kubectl against the hub.
-func (f *fleet) kubectl(t *testing.T, stdin string, args ...string) (string, error) {
-	t.Helper()
-	path, err := localhub.Binary(localhub.BinDir(), "kubectl")
-	if err != nil {
-		t.Fatal(err)
-	}
-	command := exec.CommandContext(t.Context(), path, append([]string{"--kubeconfig=" + f.kubeconfig}, args...)...)
-	command.Stdin = strings.NewReader(stdin)
-	out, err := command.CombinedOutput()
-	return string(out), err
-}
 
 // update changes the spec of a ClusterPermission.
 func (f *fleet) update(t *testing.T, name string, change func(*rbacv1alpha1.ClusterPermission)) {
 	t.Helper()
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		cp, err := f.get(t.Context(), name)
+		cp, err := f.GetPermission(t.Context(), name)
 		if err != nil {
 			return err
 		}
 		change(cp)
-		_, err = f.ocm.RbacV1alpha1().ClusterPermissions(cluster1).Update(t.Context(), cp, metav1.UpdateOptions{})
+		_, err = f.OCM.RbacV1alpha1().ClusterPermissions(framework.Cluster1).Update(t.Context(), cp, metav1.UpdateOptions{})
 		return err
 	})
 	if err != nil {
@@ -52,9 +38,9 @@ func (f *fleet) update(t *testing.T, name string, change func(*rbacv1alpha1.Clus
 func TestClusterPermissionReachesTheManagedCluster(t *testing.T) {
 	f := shared(t)
 	const name = "whole-life"
-	create(t, f.ocm, permission(name))
-	f.present(t, objectsOf(name)...)
-	cp := f.applied(t, name)
+	framework.CreatePermission(t, f.OCM, framework.Permission(name))
+	f.Present(t, framework.ObjectsOf(name)...)
+	cp := f.Applied(t, name)
 	for kind, entries := range map[string]int{
 		"clusterRoles": len(cp.Status.ResourceStatus.ClusterRoles), "clusterRoleBindings": len(cp.Status.ResourceStatus.ClusterRoleBindings),
 		"roles": len(cp.Status.ResourceStatus.Roles), "roleBindings": len(cp.Status.ResourceStatus.RoleBindings),
@@ -63,35 +49,35 @@ func TestClusterPermissionReachesTheManagedCluster(t *testing.T) {
 			t.Errorf("status.resourceStatus.%s has %d entries, not 1", kind, entries)
 		}
 	}
-	work := must(f.work(t.Context(), cp))(t)
+	work := framework.Must(f.GetWork(t.Context(), cp))(t)
 	if !metav1.IsControlledBy(work, cp) {
 		t.Errorf("the work is not controlled by the ClusterPermission: %v", work.OwnerReferences)
 	}
-	binding := must(f.managed.RbacV1().ClusterRoleBindings().Get(t.Context(), name, metav1.GetOptions{}))(t)
-	if want := []rbacv1.Subject{*user("alice")}; !equality.Semantic.DeepEqual(binding.Subjects, want) {
+	binding := framework.Must(f.ManagedClient.RbacV1().ClusterRoleBindings().Get(t.Context(), name, metav1.GetOptions{}))(t)
+	if want := []rbacv1.Subject{*framework.UserSubject("alice")}; !equality.Semantic.DeepEqual(binding.Subjects, want) {
 		t.Errorf("subjects are %v, not %v", binding.Subjects, want)
 	}
 
 	t.Run("a change arrives", func(t *testing.T) {
 		f.update(t, name, func(cp *rbacv1alpha1.ClusterPermission) {
-			cp.Spec.ClusterRole.Rules = readPods
-			cp.Spec.ClusterRoleBinding.Subject = user("carol")
+			cp.Spec.ClusterRole.Rules = framework.ReadPods
+			cp.Spec.ClusterRoleBinding.Subject = framework.UserSubject("carol")
 		})
-		eventually(t, "the change is on the managed cluster", func(ctx context.Context) error {
-			role, err := f.managed.RbacV1().ClusterRoles().Get(ctx, name, metav1.GetOptions{})
+		framework.Eventually(t, "the change is on the managed cluster", func(ctx context.Context) error {
+			role, err := f.ManagedClient.RbacV1().ClusterRoles().Get(ctx, name, metav1.GetOptions{})
 			if err != nil {
 				return err
 			}
-			binding, err := f.managed.RbacV1().ClusterRoleBindings().Get(ctx, name, metav1.GetOptions{})
+			binding, err := f.ManagedClient.RbacV1().ClusterRoleBindings().Get(ctx, name, metav1.GetOptions{})
 			if err != nil {
 				return err
 			}
-			if !equality.Semantic.DeepEqual(role.Rules, readPods) || binding.Subjects[0].Name != "carol" {
+			if !equality.Semantic.DeepEqual(role.Rules, framework.ReadPods) || binding.Subjects[0].Name != "carol" {
 				return fmt.Errorf("rules %v, subjects %v", role.Rules, binding.Subjects)
 			}
 			return nil
 		})
-		if cp := f.applied(t, name); cp.Generation != 2 {
+		if cp := f.Applied(t, name); cp.Generation != 2 {
 			t.Errorf("generation is %d, not 2", cp.Generation)
 		}
 	})
@@ -100,19 +86,19 @@ func TestClusterPermissionReachesTheManagedCluster(t *testing.T) {
 		f.update(t, name, func(cp *rbacv1alpha1.ClusterPermission) {
 			cp.Spec.Roles, cp.Spec.RoleBindings = nil, nil
 		})
-		f.absent(t, object{"Role", "default", name}, object{"RoleBinding", "default", name})
-		f.present(t, object{"ClusterRole", "", name}, object{"ClusterRoleBinding", "", name})
-		if cp := f.applied(t, name); len(cp.Status.ResourceStatus.Roles) > 0 {
+		f.Absent(t, framework.NewObject("Role", "default", name), framework.NewObject("RoleBinding", "default", name))
+		f.Present(t, framework.NewObject("ClusterRole", "", name), framework.NewObject("ClusterRoleBinding", "", name))
+		if cp := f.Applied(t, name); len(cp.Status.ResourceStatus.Roles) > 0 {
 			t.Errorf("the status still lists roles: %v", cp.Status.ResourceStatus.Roles)
 		}
 	})
 
 	t.Run("deletion removes everything", func(t *testing.T) {
-		if err := f.ocm.RbacV1alpha1().ClusterPermissions(cluster1).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		if err := f.OCM.RbacV1alpha1().ClusterPermissions(framework.Cluster1).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		f.absent(t, objectsOf(name)...)
-		f.noWorks(t, name)
+		f.Absent(t, framework.ObjectsOf(name)...)
+		f.NoWorks(t, name)
 	})
 }
 
@@ -121,15 +107,15 @@ func TestClusterPermissionReachesTheManagedCluster(t *testing.T) {
 func TestRoleRefOfABindingChanges(t *testing.T) {
 	f := shared(t)
 	const name = "changing-roleref"
-	cp := permission(name)
+	cp := framework.Permission(name)
 	cp.Spec.ClusterRoleBinding.RoleRef = &rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"}
-	create(t, f.ocm, cp)
-	f.applied(t, name)
+	framework.CreatePermission(t, f.OCM, cp)
+	f.Applied(t, name)
 	f.update(t, name, func(cp *rbacv1alpha1.ClusterPermission) { cp.Spec.ClusterRoleBinding.RoleRef.Name = "edit" })
-	eventually(t, "the binding refers to the other role", func(ctx context.Context) error {
-		binding, err := f.managed.RbacV1().ClusterRoleBindings().Get(ctx, name, metav1.GetOptions{})
+	framework.Eventually(t, "the binding refers to the other role", func(ctx context.Context) error {
+		binding, err := f.ManagedClient.RbacV1().ClusterRoleBindings().Get(ctx, name, metav1.GetOptions{})
 		if err == nil && binding.RoleRef.Name != "edit" {
-			work, _ := f.work(ctx, must(f.get(ctx, name))(t))
+			work, _ := f.GetWork(ctx, framework.Must(f.GetPermission(ctx, name))(t))
 			return fmt.Errorf("it refers to %s; the work's conditions: %v", binding.RoleRef.Name, work.Status.Conditions)
 		}
 		return err
@@ -139,19 +125,19 @@ func TestRoleRefOfABindingChanges(t *testing.T) {
 func TestSampleOfTheProposal(t *testing.T) {
 	f := shared(t)
 	const name = "my-managed-rbac"
-	deleteLater(t, f.ocm, cluster1, name)
-	if out, err := f.kubectl(t, "", "apply", "-f", "testdata/seed-001.yaml"); err != nil {
+	framework.DeletePermissionLater(t, f.OCM, framework.Cluster1, name)
+	if out, err := f.Kubectl(t, "", "apply", "-f", "testdata/seed-001.yaml"); err != nil {
 		t.Fatalf("kubectl apply: %v\n%s", err, out)
 	}
-	f.present(t, object{"ClusterRole", "", name}, object{"ClusterRoleBinding", "", name},
-		object{"Role", "default", name}, object{"RoleBinding", "default", name})
-	f.applied(t, name)
-	eventually(t, "a condition names what is not delivered", func(ctx context.Context) error {
-		cp, err := f.get(ctx, name)
+	f.Present(t, framework.NewObject("ClusterRole", "", name), framework.NewObject("ClusterRoleBinding", "", name),
+		framework.NewObject("Role", "default", name), framework.NewObject("RoleBinding", "default", name))
+	f.Applied(t, name)
+	framework.Eventually(t, "a condition names what is not delivered", func(ctx context.Context) error {
+		cp, err := f.GetPermission(ctx, name)
 		if err != nil {
 			return err
 		}
-		if err := hasCondition(cp, rbacv1alpha1.ConditionFullyDelivered, metav1.ConditionFalse); err != nil {
+		if err := framework.HasCondition(cp, rbacv1alpha1.ConditionFullyDelivered, metav1.ConditionFalse); err != nil {
 			return err
 		}
 		message := meta.FindStatusCondition(cp.Status.Conditions, rbacv1alpha1.ConditionFullyDelivered).Message
@@ -162,7 +148,7 @@ func TestSampleOfTheProposal(t *testing.T) {
 		}
 		return err
 	})
-	if out, err := f.kubectl(t, "", "apply", "-f", "testdata/seed-001.yaml"); err != nil || !strings.Contains(out, "unchanged") {
+	if out, err := f.Kubectl(t, "", "apply", "-f", "testdata/seed-001.yaml"); err != nil || !strings.Contains(out, "unchanged") {
 		t.Errorf("applying it again: %v\n%s", err, out)
 	}
 }
@@ -170,25 +156,25 @@ func TestSampleOfTheProposal(t *testing.T) {
 func TestSpellingOfTodaysController(t *testing.T) {
 	f := shared(t)
 	const name = "todays-spelling"
-	deleteLater(t, f.ocm, cluster1, name)
-	sample := must(os.ReadFile("testdata/upstream.yaml"))(t)
-	if out, err := f.kubectl(t, string(sample), "apply", "--validate=strict", "-f", "-"); err != nil {
+	framework.DeletePermissionLater(t, f.OCM, framework.Cluster1, name)
+	sample := framework.Must(os.ReadFile("testdata/upstream.yaml"))(t)
+	if out, err := f.Kubectl(t, string(sample), "apply", "--validate=strict", "-f", "-"); err != nil {
 		t.Fatalf("kubectl apply: %v\n%s", err, out)
 	}
-	f.present(t, object{"ClusterRole", "", name}, object{"ClusterRoleBinding", "", "viewers"}, object{"ClusterRoleBinding", "", name},
-		object{"Role", "default", name}, object{"RoleBinding", "default", "editors"}, object{"RoleBinding", "default", name})
-	binding := must(f.managed.RbacV1().ClusterRoleBindings().Get(t.Context(), "viewers", metav1.GetOptions{}))(t)
+	f.Present(t, framework.NewObject("ClusterRole", "", name), framework.NewObject("ClusterRoleBinding", "", "viewers"), framework.NewObject("ClusterRoleBinding", "", name),
+		framework.NewObject("Role", "default", name), framework.NewObject("RoleBinding", "default", "editors"), framework.NewObject("RoleBinding", "default", name))
+	binding := framework.Must(f.ManagedClient.RbacV1().ClusterRoleBindings().Get(t.Context(), "viewers", metav1.GetOptions{}))(t)
 	if binding.RoleRef.Name != "view" || len(binding.Subjects) != 2 {
 		t.Errorf("viewers binds %s to %v, not view to two subjects", binding.RoleRef.Name, binding.Subjects)
 	}
 	var cp *rbacv1alpha1.ClusterPermission
-	eventually(t, "the roles that are bound are reported on", func(ctx context.Context) error {
+	framework.Eventually(t, "the roles that are bound are reported on", func(ctx context.Context) error {
 		var err error
-		if cp, err = f.get(ctx, name); err != nil {
+		if cp, err = f.GetPermission(ctx, name); err != nil {
 			return err
 		}
-		return errors.Join(hasCondition(cp, "ValidateRolesExist", metav1.ConditionTrue),
-			hasCondition(cp, "ValidateClusterRolesExist", metav1.ConditionFalse))
+		return errors.Join(framework.HasCondition(cp, "ValidateRolesExist", metav1.ConditionTrue),
+			framework.HasCondition(cp, "ValidateClusterRolesExist", metav1.ConditionFalse))
 	})
 	if message := meta.FindStatusCondition(cp.Status.Conditions, "ValidateClusterRolesExist").Message; !strings.HasSuffix(message, ": no-such-role") {
 		t.Errorf("the message does not name the missing role alone: %s", message)

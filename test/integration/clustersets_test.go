@@ -16,12 +16,13 @@ import (
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
 // makeSet makes a set by its own label, and deletes it at the end of the test.
 func (f *fleet) makeSet(t *testing.T, name string) {
 	t.Helper()
-	sets := f.ocm.ClusterV1beta2().ManagedClusterSets()
+	sets := f.OCM.ClusterV1beta2().ManagedClusterSets()
 	if _, err := sets.Create(t.Context(), &clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +45,7 @@ func unjoined(name, set string) *clusterv1.ManagedCluster {
 // makeCluster makes a ManagedCluster, and deletes it at the end of the test.
 func (f *fleet) makeCluster(t *testing.T, name, set string) *clusterv1.ManagedCluster {
 	t.Helper()
-	created := must(f.ocm.ClusterV1().ManagedClusters().Create(t.Context(), unjoined(name, set), metav1.CreateOptions{}))(t)
+	created := framework.Must(f.OCM.ClusterV1().ManagedClusters().Create(t.Context(), unjoined(name, set), metav1.CreateOptions{}))(t)
 	f.deleteClusterLater(t, name)
 	return created
 }
@@ -52,7 +53,7 @@ func (f *fleet) makeCluster(t *testing.T, name, set string) *clusterv1.ManagedCl
 func (f *fleet) deleteClusterLater(t *testing.T, name string) {
 	t.Helper()
 	t.Cleanup(func() {
-		err := f.ocm.ClusterV1().ManagedClusters().Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{})
+		err := f.OCM.ClusterV1().ManagedClusters().Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			t.Error(err)
 		}
@@ -66,7 +67,7 @@ func intoSet(set string) []byte {
 // move puts a cluster into a set as an administrator.
 func (f *fleet) move(t *testing.T, cluster, set string) {
 	t.Helper()
-	if _, err := f.ocm.ClusterV1().ManagedClusters().Patch(t.Context(), cluster, types.MergePatchType, intoSet(set), metav1.PatchOptions{}); err != nil {
+	if _, err := f.OCM.ClusterV1().ManagedClusters().Patch(t.Context(), cluster, types.MergePatchType, intoSet(set), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -78,8 +79,8 @@ func (f *fleet) says(t *testing.T, set string, clusters int) {
 	if clusters == 0 {
 		want = metav1.Condition{Status: metav1.ConditionTrue, Reason: clusterv1beta2.ReasonNoClusterMatched, Message: "No ManagedCluster selected"}
 	}
-	eventually(t, fmt.Sprintf("set %s says that it has %d clusters", set, clusters), func(ctx context.Context) error {
-		set, err := f.ocm.ClusterV1beta2().ManagedClusterSets().Get(ctx, set, metav1.GetOptions{})
+	framework.Eventually(t, fmt.Sprintf("set %s says that it has %d clusters", set, clusters), func(ctx context.Context) error {
+		set, err := f.OCM.ClusterV1beta2().ManagedClusterSets().Get(ctx, set, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -98,7 +99,7 @@ func TestSetsFollowClusters(t *testing.T) {
 	const blue, green, byTeam, namespace = "follow-blue", "follow-green", "follow-team", "follow-sets"
 	f.makeSet(t, blue)
 	f.makeSet(t, green)
-	sets := f.ocm.ClusterV1beta2().ManagedClusterSets()
+	sets := f.OCM.ClusterV1beta2().ManagedClusterSets()
 	selecting := &clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: byTeam}, Spec: clusterv1beta2.ManagedClusterSetSpec{
 		ClusterSelector: clusterv1beta2.ManagedClusterSelector{
 			SelectorType:  clusterv1beta2.LabelSelector,
@@ -122,7 +123,7 @@ func TestSetsFollowClusters(t *testing.T) {
 	f.says(t, blue, 1)
 	f.says(t, green, 1)
 	f.says(t, byTeam, 0)
-	clusters := f.ocm.ClusterV1().ManagedClusters()
+	clusters := f.OCM.ClusterV1().ManagedClusters()
 	if _, err := clusters.Patch(ctx, "follow-1", types.MergePatchType, []byte(`{"metadata":{"labels":{"team":"follow"}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -134,16 +135,16 @@ func TestSetsFollowClusters(t *testing.T) {
 	f.says(t, green, 0)
 	f.says(t, byTeam, 0)
 
-	if _, err := f.hub.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+	if _, err := f.HubClient.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	bindings := f.ocm.ClusterV1beta2().ManagedClusterSetBindings(namespace)
+	bindings := f.OCM.ClusterV1beta2().ManagedClusterSetBindings(namespace)
 	if _, err := bindings.Create(ctx, bindingOf(blue), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	bound := func(status metav1.ConditionStatus, reason string) {
 		t.Helper()
-		eventually(t, "the binding says "+reason, func(ctx context.Context) error {
+		framework.Eventually(t, "the binding says "+reason, func(ctx context.Context) error {
 			binding, err := bindings.Get(ctx, blue, metav1.GetOptions{})
 			if err != nil {
 				return err
@@ -176,7 +177,7 @@ func TestDefaultSet(t *testing.T) {
 	ctx := t.Context()
 	const name = "in-default"
 	f.makeSet(t, "default-elsewhere")
-	clusters := f.ocm.ClusterV1().ManagedClusters()
+	clusters := f.OCM.ClusterV1().ManagedClusters()
 	want := func(cluster *clusterv1.ManagedCluster, set, after string) {
 		t.Helper()
 		if got := cluster.Labels[clusterv1beta2.ClusterSetLabel]; got != set {
@@ -185,17 +186,17 @@ func TestDefaultSet(t *testing.T) {
 	}
 	want(f.makeCluster(t, name, ""), "default", "a create without labels")
 	f.move(t, name, "default-elsewhere")
-	want(must(clusters.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"labels":null}}`), metav1.PatchOptions{}))(t), "default", "a patch that removes the labels")
+	want(framework.Must(clusters.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"labels":null}}`), metav1.PatchOptions{}))(t), "default", "a patch that removes the labels")
 	f.move(t, name, "default-elsewhere")
-	bare := must(clusters.Get(ctx, name, metav1.GetOptions{}))(t)
+	bare := framework.Must(clusters.Get(ctx, name, metav1.GetOptions{}))(t)
 	bare.Labels = nil
-	want(must(clusters.Update(ctx, bare, metav1.UpdateOptions{}))(t), "default", "an update without labels")
+	want(framework.Must(clusters.Update(ctx, bare, metav1.UpdateOptions{}))(t), "default", "an update without labels")
 
 	const applied = "in-default-applied"
 	f.deleteClusterLater(t, applied)
 	apply := func(content string) *clusterv1.ManagedCluster {
 		t.Helper()
-		return must(clusters.Patch(ctx, applied, types.ApplyPatchType, []byte(content), metav1.PatchOptions{FieldManager: "test"}))(t)
+		return framework.Must(clusters.Patch(ctx, applied, types.ApplyPatchType, []byte(content), metav1.PatchOptions{FieldManager: "test"}))(t)
 	}
 	head := `{"apiVersion":"cluster.open-cluster-management.io/v1","kind":"ManagedCluster","metadata":{"name":"` + applied + `"`
 	want(apply(head+`}}`), "default", "a server-side apply")
@@ -206,17 +207,17 @@ func TestDefaultSet(t *testing.T) {
 func TestWellKnownSets(t *testing.T) {
 	f := shared(t)
 	ctx := t.Context()
-	sets := f.ocm.ClusterV1beta2().ManagedClusterSets()
+	sets := f.OCM.ClusterV1beta2().ManagedClusterSets()
 	for _, name := range []string{clusterv1beta2.DefaultClusterSet, clusterv1beta2.GlobalClusterSet} {
 		var first *clusterv1beta2.ManagedClusterSet
-		eventually(t, name+" exists", func(ctx context.Context) (err error) {
+		framework.Eventually(t, name+" exists", func(ctx context.Context) (err error) {
 			first, err = sets.Get(ctx, name, metav1.GetOptions{})
 			return err
 		})
 		if err := sets.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, name+" comes back", func(ctx context.Context) error {
+		framework.Eventually(t, name+" comes back", func(ctx context.Context) error {
 			again, err := sets.Get(ctx, name, metav1.GetOptions{})
 			if err != nil {
 				return err
@@ -240,22 +241,22 @@ func TestWellKnownSets(t *testing.T) {
 // grant lets a user do something on the whole hub, and returns its client.
 func (f *fleet) grant(t *testing.T, name string, rules ...rbacv1.PolicyRule) *versioned.Clientset {
 	t.Helper()
-	if _, err := f.hub.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}, metav1.CreateOptions{}); err != nil {
+	if _, err := f.HubClient.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := f.hub.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+	_, err := f.HubClient.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-		Subjects:   []rbacv1.Subject{*user(name)},
+		Subjects:   []rbacv1.Subject{*framework.UserSubject(name)},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	config, err := f.Hub.UserConfig(name)
-	client := ocmClient(t, config, err)
+	client := framework.OCMClient(t, config, err)
 	// Decisions follow the objects in the hub's own time, and the refusals of the
 	// meantime would be remembered.
-	eventually(t, name+" may do that", func(ctx context.Context) error {
+	framework.Eventually(t, name+" may do that", func(ctx context.Context) error {
 		_, err := client.ClusterV1().ManagedClusters().List(ctx, metav1.ListOptions{})
 		return err
 	})
@@ -308,7 +309,7 @@ func TestJoin(t *testing.T) {
 	applied := []byte(`{"apiVersion":"cluster.open-cluster-management.io/v1","kind":"ManagedCluster","metadata":{"name":"join-created"}}`)
 	_, err = member.Patch(ctx, "join-created", types.ApplyPatchType, applied, metav1.PatchOptions{FieldManager: "test"})
 	wantRefused(t, err, "join", "default")
-	if _, err := f.ocm.ClusterV1().ManagedClusters().Get(ctx, "join-created", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := f.OCM.ClusterV1().ManagedClusters().Get(ctx, "join-created", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("what was refused is stored, or: %v", err)
 	}
 	if _, err := member.Create(ctx, unjoined("join-created", mine), metav1.CreateOptions{}); err != nil {
@@ -323,7 +324,7 @@ func TestJoin(t *testing.T) {
 			return err
 		},
 		"update": func(set string) error {
-			cluster := must(member.Get(ctx, "join-created", metav1.GetOptions{}))(t)
+			cluster := framework.Must(member.Get(ctx, "join-created", metav1.GetOptions{}))(t)
 			cluster.Labels = map[string]string{clusterv1beta2.ClusterSetLabel: set}
 			_, err := member.Update(ctx, cluster, metav1.UpdateOptions{})
 			return err
@@ -359,7 +360,7 @@ func TestBind(t *testing.T) {
 	ctx := t.Context()
 	const set, namespace = "bind-set", "bind-namespace"
 	f.makeSet(t, set)
-	if _, err := f.hub.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+	if _, err := f.HubClient.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	outsider := f.grant(t, "bind-outsider", editClusters, editBindings, onSet("join", set)).ClusterV1beta2().ManagedClusterSetBindings(namespace)

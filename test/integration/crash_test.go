@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,6 +14,7 @@ import (
 
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -34,20 +33,20 @@ const (
 // every one that was stored is delivered, whole and once, and every account has
 // a token that the cluster accepts.
 func TestCrashes(t *testing.T) {
-	f := ownFleet(t, localhub.FleetOptions{Clusters: []string{cluster1}})
-	count, seed := environment(t, "CRASH_CREATES", crashCreates), environment(t, "CRASH_SEED", int(time.Now().UnixNano()%1_000_000))
+	f := ownFleet(t, localhub.FleetOptions{Clusters: []string{framework.Cluster1}})
+	count, seed := framework.Environment(t, "CRASH_CREATES", crashCreates), framework.Environment(t, "CRASH_SEED", int(time.Now().UnixNano()%1_000_000))
 	t.Logf("%d creates; CRASH_SEED=%d repeats these kills", count, seed)
 	random := rand.New(rand.NewPCG(uint64(seed), 0))
 
 	config := f.Hub.AdminConfig()
 	config.Timeout = crashRequest
-	client := ocmClient(t, config, nil)
+	client := framework.OCMClient(t, config, nil)
 	var stored, lost atomic.Int64
 	created := make(chan error, 1)
 	go func() {
 		for i := range count {
-			err := poll(t.Context(), func(ctx context.Context) error {
-				_, err := client.RbacV1alpha1().ClusterPermissions(cluster1).Create(ctx, permission(crashName(i)), metav1.CreateOptions{})
+			err := framework.Poll(t.Context(), func(ctx context.Context) error {
+				_, err := client.RbacV1alpha1().ClusterPermissions(framework.Cluster1).Create(ctx, framework.Permission(crashName(i)), metav1.CreateOptions{})
 				if apierrors.IsAlreadyExists(err) {
 					return nil // the one before was stored, and its answer lost
 				}
@@ -57,8 +56,8 @@ func TestCrashes(t *testing.T) {
 				return err
 			})
 			if err == nil && i%crashAccountEvery == 0 {
-				err = poll(t.Context(), func(ctx context.Context) error {
-					_, err := client.AuthenticationV1beta1().ManagedServiceAccounts(cluster1).Create(ctx, account(cluster1, crashName(i)), metav1.CreateOptions{})
+				err = framework.Poll(t.Context(), func(ctx context.Context) error {
+					_, err := client.AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1).Create(ctx, framework.NewAccount(framework.Cluster1, crashName(i)), metav1.CreateOptions{})
 					if apierrors.IsAlreadyExists(err) {
 						return nil
 					}
@@ -80,7 +79,7 @@ func TestCrashes(t *testing.T) {
 	for i, victim := range victims {
 		// Spread over the creates, and not always between two of them.
 		due := int64(i*count/len(victims) + random.IntN(count/len(victims)+1))
-		eventually(t, fmt.Sprintf("%d are stored", due), func(context.Context) error {
+		framework.Eventually(t, fmt.Sprintf("%d are stored", due), func(context.Context) error {
 			if n := stored.Load(); n < due {
 				return fmt.Errorf("%d are", n)
 			}
@@ -97,17 +96,17 @@ func TestCrashes(t *testing.T) {
 	t.Logf("all created; %d requests failed meanwhile", lost.Load())
 	f.wholeAndOnce(t, count)
 	for i := 0; i < count; i += crashAccountEvery {
-		_, secret := f.reported(t, cluster1, crashName(i))
-		if err := accepts(t.Context(), f.Members[0].Cluster, secret); err != nil {
+		_, secret := f.AccountReported(t, framework.Cluster1, crashName(i))
+		if err := framework.AcceptsToken(t.Context(), f.Members[0].Cluster, secret); err != nil {
 			t.Errorf("the token of %s: %v", crashName(i), err)
 		}
 	}
 
 	// The same for deletion, with both of our own processes killed.
-	if err := f.ocm.RbacV1alpha1().ClusterPermissions(cluster1).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+	if err := f.OCM.RbacV1alpha1().ClusterPermissions(framework.Cluster1).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.ocm.AuthenticationV1beta1().ManagedServiceAccounts(cluster1).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+	if err := f.OCM.AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, victim := range []*localhub.Process{f.Server.Process, agent} {
@@ -115,15 +114,15 @@ func TestCrashes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "everything is gone", func(ctx context.Context) error {
-		works, err := f.ocm.WorkV1().ManifestWorks(cluster1).List(ctx, metav1.ListOptions{})
+	framework.Eventually(t, "everything is gone", func(ctx context.Context) error {
+		works, err := f.OCM.WorkV1().ManifestWorks(framework.Cluster1).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
 		left := len(works.Items)
 		for i := range count {
-			for _, o := range objectsOf(crashName(i)) {
-				if _, err := read(ctx, f.managed, o); err == nil {
+			for _, o := range framework.ObjectsOf(crashName(i)) {
+				if _, err := framework.ReadObject(ctx, f.ManagedClient, o); err == nil {
 					return fmt.Errorf("%d works and %s are left", left, o)
 				} else if !apierrors.IsNotFound(err) {
 					return err
@@ -133,7 +132,7 @@ func TestCrashes(t *testing.T) {
 		if left > 0 {
 			return fmt.Errorf("%d works are left", left)
 		}
-		accounts, err := f.managed.CoreV1().ServiceAccounts(accountsNamespace).List(ctx, metav1.ListOptions{LabelSelector: authenticationv1beta1.ManagedServiceAccountLabel})
+		accounts, err := f.ManagedClient.CoreV1().ServiceAccounts(framework.AccountsNamespace).List(ctx, metav1.ListOptions{LabelSelector: authenticationv1beta1.ManagedServiceAccountLabel})
 		if err == nil && len(accounts.Items) > 0 {
 			err = fmt.Errorf("%d ServiceAccounts are left", len(accounts.Items))
 		}
@@ -143,28 +142,19 @@ func TestCrashes(t *testing.T) {
 
 func crashName(i int) string { return fmt.Sprintf("crash-%03d", i) }
 
-func environment(t *testing.T, name string, otherwise int) int {
-	t.Helper()
-	text := os.Getenv(name)
-	if text == "" {
-		return otherwise
-	}
-	return must(strconv.Atoi(text))(t)
-}
-
 // wholeAndOnce waits until every ClusterPermission reports that it is applied,
 // and checks that it is: all its objects, by exactly one work.
 func (f *fleet) wholeAndOnce(t *testing.T, count int) {
 	t.Helper()
 	var permissions *rbacv1alpha1.ClusterPermissionList
-	eventually(t, "all are applied", func(ctx context.Context) error {
+	framework.Eventually(t, "all are applied", func(ctx context.Context) error {
 		var err error
-		if permissions, err = f.ocm.RbacV1alpha1().ClusterPermissions(cluster1).List(ctx, metav1.ListOptions{}); err != nil {
+		if permissions, err = f.OCM.RbacV1alpha1().ClusterPermissions(framework.Cluster1).List(ctx, metav1.ListOptions{}); err != nil {
 			return err
 		}
 		var waiting []error
 		for i := range permissions.Items {
-			if err := hasCondition(&permissions.Items[i], rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionTrue); err != nil {
+			if err := framework.HasCondition(&permissions.Items[i], rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionTrue); err != nil {
 				waiting = append(waiting, err)
 			}
 		}
@@ -177,13 +167,13 @@ func (f *fleet) wholeAndOnce(t *testing.T, count int) {
 		t.Errorf("%d ClusterPermissions are stored, not %d", n, count)
 	}
 	for i := range count {
-		for _, o := range objectsOf(crashName(i)) {
-			if _, err := read(t.Context(), f.managed, o); err != nil {
+		for _, o := range framework.ObjectsOf(crashName(i)) {
+			if _, err := framework.ReadObject(t.Context(), f.ManagedClient, o); err != nil {
 				t.Errorf("it is said to be applied, but: %v", err)
 			}
 		}
 	}
-	works := must(f.ocm.WorkV1().ManifestWorks(cluster1).List(t.Context(), metav1.ListOptions{}))(t)
+	works := framework.Must(f.OCM.WorkV1().ManifestWorks(framework.Cluster1).List(t.Context(), metav1.ListOptions{}))(t)
 	owners := map[string]int{}
 	for _, work := range works.Items {
 		if owner := metav1.GetControllerOf(&work); owner != nil {

@@ -19,6 +19,7 @@ import (
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -33,10 +34,10 @@ type overlaid struct {
 // On a hub that runs OCM, what could be created before can be created on.
 func TestPermissionsOfHubThatRunsOCM(t *testing.T) {
 	t.Parallel()
-	cluster, server := serverOfHubThatRunsOCM(t)
+	cluster, server := framework.ServerOfHubThatRunsOCM(t)
 	o := &overlaid{
 		cluster: cluster, server: server,
-		ocm: ocmClient(t, cluster.AdminConfig(), nil), hub: must(kubernetes.NewForConfig(cluster.AdminConfig()))(t),
+		ocm: framework.OCMClient(t, cluster.AdminConfig(), nil), hub: framework.Must(kubernetes.NewForConfig(cluster.AdminConfig()))(t),
 	}
 	t.Run("who may not grant is warned", o.warns)
 	t.Run("selectors select the hub's namespaces", o.selects)
@@ -46,8 +47,8 @@ func TestPermissionsOfHubThatRunsOCM(t *testing.T) {
 // work waits until the one work of a ClusterPermission passes a check.
 func (o *overlaid) work(t *testing.T, name, what string, check func(*workv1.ManifestWork) error) {
 	t.Helper()
-	eventually(t, what, func(ctx context.Context) error {
-		works, err := worksOf(ctx, o.ocm, name)
+	framework.Eventually(t, what, func(ctx context.Context) error {
+		works, err := framework.WorksOf(ctx, o.ocm, name)
 		if err != nil {
 			return err
 		}
@@ -60,9 +61,9 @@ func (o *overlaid) work(t *testing.T, name, what string, check func(*workv1.Mani
 
 func (o *overlaid) warns(t *testing.T) {
 	const name = "warned-on-an-ocm-hub"
-	alice := newCaller(t, o.cluster, "alice-of-ocm").isAdmin(t)
-	create(t, alice.ocm, permission(name))
-	if texts := alice.warnings.take(); len(texts) != 4 {
+	alice := framework.NewCaller(t, o.cluster, "alice-of-ocm").IsAdmin(t)
+	framework.CreatePermission(t, alice.OCM, framework.Permission(name))
+	if texts := alice.Warnings.Take(); len(texts) != 4 {
 		t.Errorf("alice has got %d warnings, not one for each part: %q", len(texts), texts)
 	}
 	o.work(t, name, "its work is in the hub's own store", func(*workv1.ManifestWork) error { return nil })
@@ -84,11 +85,11 @@ func (o *overlaid) selects(t *testing.T) {
 	first, second, another := "first-"+run, "second-"+run, "another-"+run
 	o.namespace(t, first, run)
 	o.namespace(t, another, "not-"+run)
-	cp := permission(name)
+	cp := framework.Permission(name)
 	team := &metav1.LabelSelector{MatchLabels: map[string]string{"team": run}}
 	(*cp.Spec.Roles)[0].Namespace, (*cp.Spec.Roles)[0].NamespaceSelector = "", team
 	(*cp.Spec.RoleBindings)[0].Namespace, (*cp.Spec.RoleBindings)[0].NamespaceSelector = "", team
-	create(t, o.ocm, cp)
+	framework.CreatePermission(t, o.ocm, cp)
 	places := func(want ...string) func(*workv1.ManifestWork) error {
 		return func(work *workv1.ManifestWork) error {
 			for _, kind := range []string{"Role", "RoleBinding"} {
@@ -120,29 +121,29 @@ func (o *overlaid) selects(t *testing.T) {
 	o.work(t, name, "a namespace that does not match any more is left out", places(second))
 
 	// What is rendered names namespaces of the hub, which not everybody may list.
-	admin, lister := newCaller(t, o.cluster, "admin-of-ocm").isAdmin(t), newCaller(t, o.cluster, "lister-of-ocm").isAdmin(t)
+	admin, lister := framework.NewCaller(t, o.cluster, "admin-of-ocm").IsAdmin(t), framework.NewCaller(t, o.cluster, "lister-of-ocm").IsAdmin(t)
 	mayListNamespaces(t, o.hub, lister)
 	for _, c := range []struct {
-		*caller
+		*framework.Caller
 		refused bool
 	}{{admin, true}, {lister, false}} {
-		_, getErr := rendered(t, c.ocm, name)
-		_, postErr := propose(t, c.ocm, name, manifest(t, cp))
+		_, getErr := rendered(t, c.OCM, name)
+		_, postErr := propose(t, c.OCM, name, manifest(t, cp))
 		for verb, err := range map[string]error{"GET": getErr, "POST": postErr} {
 			switch {
 			case c.refused && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "resources: [namespaces], verbs: [list]}") || strings.Contains(err.Error(), second)):
-				t.Errorf("%s by %s: got %v, not 403 for the namespaces", verb, c.name, err)
+				t.Errorf("%s by %s: got %v, not 403 for the namespaces", verb, c.Name, err)
 			case !c.refused && err != nil:
-				t.Errorf("%s by %s: %v", verb, c.name, err)
+				t.Errorf("%s by %s: %v", verb, c.Name, err)
 			}
 		}
-		if _, err := propose(t, c.ocm, "selects-nothing", manifest(t, permission("selects-nothing"))); err != nil {
-			t.Errorf("%s proposes what selects nothing: %v", c.name, err)
+		if _, err := propose(t, c.OCM, "selects-nothing", manifest(t, framework.Permission("selects-nothing"))); err != nil {
+			t.Errorf("%s proposes what selects nothing: %v", c.Name, err)
 		}
 	}
 }
 
-func mayListNamespaces(t *testing.T, hub kubernetes.Interface, c *caller) {
+func mayListNamespaces(t *testing.T, hub kubernetes.Interface, c *framework.Caller) {
 	t.Helper()
 	name := "integration-lists-namespaces"
 	role := &rbacv1.ClusterRole{
@@ -152,7 +153,7 @@ func mayListNamespaces(t *testing.T, hub kubernetes.Interface, c *caller) {
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-		Subjects:   []rbacv1.Subject{c.subject},
+		Subjects:   []rbacv1.Subject{c.Subject},
 	}
 	if _, err := hub.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -166,7 +167,7 @@ func mayListNamespaces(t *testing.T, hub kubernetes.Interface, c *caller) {
 // let works of the agent's own ServiceAccount be, which is what the flag names.
 func (o *overlaid) executes(t *testing.T) {
 	const name = "executed-on-an-ocm-hub"
-	create(t, o.ocm, permission(name))
+	framework.CreatePermission(t, o.ocm, framework.Permission(name))
 	o.work(t, name, "the work names no executor", func(work *workv1.ManifestWork) error {
 		if work.Spec.Executor != nil {
 			return fmt.Errorf("it names %v", work.Spec.Executor)
@@ -196,12 +197,12 @@ func (o *overlaid) executes(t *testing.T) {
 		}
 		o.work(t, name, "the stored work names "+account, named)
 		later := &rbacv1alpha1.ClusterPermission{}
-		eventually(t, "ClusterPermissions can be created again", func(ctx context.Context) error {
+		framework.Eventually(t, "ClusterPermissions can be created again", func(ctx context.Context) error {
 			var err error
-			later, err = o.ocm.RbacV1alpha1().ClusterPermissions(cluster1).Create(ctx, permission("executed-by-"+accountName), metav1.CreateOptions{})
+			later, err = o.ocm.RbacV1alpha1().ClusterPermissions(framework.Cluster1).Create(ctx, framework.Permission("executed-by-"+accountName), metav1.CreateOptions{})
 			return err
 		})
-		deleteLater(t, o.ocm, cluster1, later.Name)
+		framework.DeletePermissionLater(t, o.ocm, framework.Cluster1, later.Name)
 		o.work(t, later.Name, "a new work names "+account, named)
 	}
 }

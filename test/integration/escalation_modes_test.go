@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -17,12 +18,12 @@ import (
 // or its spec changes.
 func (a *approvals) keepsWaiting(t *testing.T, name string) {
 	t.Helper()
-	a.isPending(t, must(a.get(t.Context(), name))(t), 1)
-	must(a.alice.permissions().Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}))(t)
-	a.isPending(t, must(a.get(t.Context(), name))(t), 1)
-	marker := create(t, a.ocm, permission(name+"-marker"))
-	reportedBy(t, a.ocm, marker.Name)
-	if works := must(worksOf(t.Context(), a.ocm, name))(t); len(works) > 0 {
+	a.isPending(t, framework.Must(a.GetPermission(t.Context(), name))(t), 1)
+	framework.Must(a.alice.Permissions().Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}))(t)
+	a.isPending(t, framework.Must(a.GetPermission(t.Context(), name))(t), 1)
+	marker := framework.CreatePermission(t, a.OCM, framework.Permission(name+"-marker"))
+	framework.AwaitWorkCreated(t, a.OCM, marker.Name)
+	if works := framework.Must(framework.WorksOf(t.Context(), a.OCM, name))(t); len(works) > 0 {
 		t.Errorf("there is a work %s", works[0].Name)
 	}
 }
@@ -31,8 +32,8 @@ func (a *approvals) keepsWaiting(t *testing.T, name string) {
 // depend on the mode, and agents take a while to come back after each restart.
 func (a *approvals) hasWork(t *testing.T, cp *rbacv1alpha1.ClusterPermission) {
 	t.Helper()
-	eventually(t, cp.Name+" has its work", func(ctx context.Context) error {
-		_, err := a.work(ctx, cp)
+	framework.Eventually(t, cp.Name+" has its work", func(ctx context.Context) error {
+		_, err := a.GetWork(ctx, cp)
 		return err
 	})
 }
@@ -44,20 +45,20 @@ func (a *approvals) enforces(t *testing.T) {
 	a.keepsWaiting(t, name)
 	_, err := a.change(t, a.alice, name, `{"validate":true}`)
 	refusedFor(t, err, missingOf(name)...)
-	_, err = approve(t.Context(), a.alice, must(a.get(t.Context(), name))(t))
+	_, err = approve(t.Context(), a.alice, framework.Must(a.GetPermission(t.Context(), name))(t))
 	refusedFor(t, err, missingOf(name)...)
-	a.hasWork(t, must(approve(t.Context(), a.root, must(a.get(t.Context(), name))(t)))(t))
+	a.hasWork(t, framework.Must(approve(t.Context(), a.root, framework.Must(a.GetPermission(t.Context(), name))(t)))(t))
 }
 
 func (a *approvals) warns(t *testing.T) {
 	a.restart(t, "Warn")
 	const name = "warned"
-	a.alice.warnings.take()
-	cp := create(t, a.alice.ocm, permission(name))
+	a.alice.Warnings.Take()
+	cp := framework.CreatePermission(t, a.alice.OCM, framework.Permission(name))
 	if cp.Status.Approval != nil {
 		t.Errorf("it says of the approval: %v", cp.Status.Approval)
 	}
-	texts := a.alice.warnings.take()
+	texts := a.alice.Warnings.Take()
 	if len(texts) != 4 {
 		t.Errorf("alice has got %d warnings, not one for each part: %q", len(texts), texts)
 	}
@@ -68,17 +69,17 @@ func (a *approvals) warns(t *testing.T) {
 		}
 	}
 	a.hasWork(t, cp)
-	must(a.change(t, a.alice, name, `{"clusterRoleBinding":{"subject":{"name":"carol"}}}`))(t)
-	if texts := a.alice.warnings.take(); len(texts) != 1 || !strings.HasPrefix(texts[0], "spec.clusterRoleBinding") {
+	framework.Must(a.change(t, a.alice, name, `{"clusterRoleBinding":{"subject":{"name":"carol"}}}`))(t)
+	if texts := a.alice.Warnings.Take(); len(texts) != 1 || !strings.HasPrefix(texts[0], "spec.clusterRoleBinding") {
 		t.Errorf("alice is warned of %q for the binding alone", texts)
 	}
-	must(a.alice.permissions().Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}))(t)
-	create(t, a.root.ocm, permission("warned-nobody"))
-	if texts := append(a.alice.warnings.take(), a.root.warnings.take()...); len(texts) > 0 {
+	framework.Must(a.alice.Permissions().Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}))(t)
+	framework.CreatePermission(t, a.root.OCM, framework.Permission("warned-nobody"))
+	if texts := append(a.alice.Warnings.Take(), a.root.Warnings.Take()...); len(texts) > 0 {
 		t.Errorf("warned of nothing new: %q", texts)
 	}
-	out, err := a.alice.kubectl(t, manifest(t, permission("warned-kubectl")), "create", "-f", "-")
-	deleteLater(t, a.ocm, cluster1, "warned-kubectl")
+	out, err := a.alice.Kubectl(t, manifest(t, framework.Permission("warned-kubectl")), "create", "-f", "-")
+	framework.DeletePermissionLater(t, a.OCM, framework.Cluster1, "warned-kubectl")
 	if err != nil || strings.Count(out, "Warning: spec.") != 4 {
 		t.Errorf("kubectl create: %v\n%s", err, out)
 	}
@@ -88,9 +89,9 @@ func (a *approvals) warns(t *testing.T) {
 func (a *approvals) isOff(t *testing.T) {
 	a.restart(t, "Off")
 	const name = "off"
-	a.alice.warnings.take()
-	cp := create(t, a.alice.ocm, permission(name))
-	if texts := a.alice.warnings.take(); len(texts) > 0 {
+	a.alice.Warnings.Take()
+	cp := framework.CreatePermission(t, a.alice.OCM, framework.Permission(name))
+	if texts := a.alice.Warnings.Take(); len(texts) > 0 {
 		t.Errorf("alice is warned of %q", texts)
 	}
 	a.hasWork(t, cp)
@@ -106,8 +107,8 @@ func TestBadPermissionFlags(t *testing.T) {
 		"--work-executor=Not_A_Namespace/klusterlet-work-sa", "--work-executor=a/b/c",
 	} {
 		t.Run(flag, func(t *testing.T) {
-			server := must(localhub.NewAPIServer(localhub.APIServerOptions{Hub: f.Hub, Dir: filepath.Join(ownDir(t), "server"), Args: []string{flag}}))(t)
-			stopLater(t, server.Stop)
+			server := framework.Must(localhub.NewAPIServer(localhub.APIServerOptions{Hub: f.Hub, Dir: filepath.Join(framework.OwnDir(t), "server"), Args: []string{flag}}))(t)
+			framework.StopLater(t, server.Stop)
 			err := server.Start(t.Context())
 			name, value, _ := strings.Cut(flag, "=")
 			if err == nil || !strings.Contains(err.Error(), name+" must be") || !strings.Contains(err.Error(), `not \"`+value+`\"`) {

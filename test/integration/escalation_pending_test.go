@@ -16,13 +16,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
 // changeWaits: no step of a longer way gets more delivered than the step was approved for.
 func (a *approvals) changeWaits(t *testing.T) {
 	const name = "changed"
 	base := a.approved(t, name)
-	work := must(a.work(t.Context(), base))(t)
+	work := framework.Must(a.GetWork(t.Context(), base))(t)
 	stays := func(generation int64) {
 		t.Helper()
 		message := a.says(t, name, rbacv1alpha1.ConditionApproved, metav1.ConditionFalse, "ApprovalPending", generation)
@@ -31,14 +32,14 @@ func (a *approvals) changeWaits(t *testing.T) {
 		}
 		a.says(t, name, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionTrue, "AppliedManifestWorkComplete", 1)
 		a.passes(t, fmt.Sprintf("changed-marker-%d", generation))
-		sameSpec(t, "what is rendered", must(rendered(t, a.ocm, name))(t), work)
-		if again := must(a.work(t.Context(), base))(t); again.Generation != work.Generation {
+		sameSpec(t, "what is rendered", framework.Must(rendered(t, a.OCM, name))(t), work)
+		if again := framework.Must(a.GetWork(t.Context(), base))(t); again.Generation != work.Generation {
 			t.Errorf("the work has changed: generation %d", again.Generation)
 		}
 		a.binds(t, name, "alice")
 	}
 	more := `{"clusterRole":{"rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]}}`
-	cp := must(a.change(t, a.alice, name, more))(t)
+	cp := framework.Must(a.change(t, a.alice, name, more))(t)
 	a.isPending(t, cp, 2)
 	delivered := cp.Status.Approval.Delivered
 	if delivered == nil || delivered.Generation != 1 || !equality.Semantic.DeepEqual(delivered.Spec, base.Spec) {
@@ -46,46 +47,46 @@ func (a *approvals) changeWaits(t *testing.T) {
 	}
 	stays(2)
 	// What waits is not what a later change is compared with.
-	a.isPending(t, must(a.change(t, a.alice, name, `{"validate":true}`))(t), 3)
+	a.isPending(t, framework.Must(a.change(t, a.alice, name, `{"validate":true}`))(t), 3)
 	stays(3)
-	a.isPending(t, must(a.change(t, a.alice, name, `{"roleBindings":null,"roles":null}`))(t), 4)
+	a.isPending(t, framework.Must(a.change(t, a.alice, name, `{"roleBindings":null,"roles":null}`))(t), 4)
 	stays(4)
-	if cp := must(a.get(t.Context(), name))(t); cp.Status.Approval.Approved == nil || cp.Status.Approval.Approved.Generation != 1 {
+	if cp := framework.Must(a.GetPermission(t.Context(), name))(t); cp.Status.Approval.Approved == nil || cp.Status.Approval.Approved.Generation != 1 {
 		t.Errorf("it is forgotten who approved generation 1: %v", cp.Status.Approval)
 	}
 
-	back := must(a.get(t.Context(), name))(t)
+	back := framework.Must(a.GetPermission(t.Context(), name))(t)
 	back.Spec, back.ResourceVersion = base.Spec, ""
-	content := must(json.Marshal([]map[string]any{{"op": "replace", "path": "/spec", "value": back.Spec}}))(t)
-	cp = must(a.alice.permissions().Patch(t.Context(), name, types.JSONPatchType, content, metav1.PatchOptions{}))(t)
+	content := framework.Must(json.Marshal([]map[string]any{{"op": "replace", "path": "/spec", "value": back.Spec}}))(t)
+	cp = framework.Must(a.alice.Permissions().Patch(t.Context(), name, types.JSONPatchType, content, metav1.PatchOptions{}))(t)
 	if cp.Status.Approval != nil && (cp.Status.Approval.Pending != nil || cp.Status.Approval.Delivered != nil) {
 		t.Errorf("what was approved waits: %v", cp.Status.Approval)
 	}
-	if cp := a.applied(t, name); meta.FindStatusCondition(cp.Status.Conditions, rbacv1alpha1.ConditionRBACManifestWorkCreated).ObservedGeneration != 5 {
+	if cp := a.Applied(t, name); meta.FindStatusCondition(cp.Status.Conditions, rbacv1alpha1.ConditionRBACManifestWorkCreated).ObservedGeneration != 5 {
 		t.Errorf("the conditions are %v", cp.Status.Conditions)
 	}
 	// Less than is delivered needs nobody, and what was taken away is new again.
-	if cp := must(a.change(t, a.alice, name, `{"roleBindings":null,"roles":null}`))(t); cp.Status.Approval != nil && cp.Status.Approval.Pending != nil {
+	if cp := framework.Must(a.change(t, a.alice, name, `{"roleBindings":null,"roles":null}`))(t); cp.Status.Approval != nil && cp.Status.Approval.Pending != nil {
 		t.Errorf("taking away waits: %v", cp.Status.Approval)
 	}
-	a.absent(t, objectsOf(name)[2:]...)
-	a.isPending(t, must(a.alice.permissions().Patch(t.Context(), name, types.JSONPatchType, content, metav1.PatchOptions{}))(t), 7)
+	a.Absent(t, framework.ObjectsOf(name)[2:]...)
+	a.isPending(t, framework.Must(a.alice.Permissions().Patch(t.Context(), name, types.JSONPatchType, content, metav1.PatchOptions{}))(t), 7)
 }
 
 func (a *approvals) granterNeedsNone(t *testing.T) {
 	const name = "granted"
-	a.root.warnings.take()
-	if cp := create(t, a.root.ocm, permission(name)); cp.Status.Approval != nil {
+	a.root.Warnings.Take()
+	if cp := framework.CreatePermission(t, a.root.OCM, framework.Permission(name)); cp.Status.Approval != nil {
 		t.Errorf("what root grants says of the approval: %v", cp.Status.Approval)
 	}
-	a.applied(t, name)
-	a.isPending(t, must(a.change(t, a.alice, name, `{"clusterRoleBinding":{"subject":{"name":"mallory"}}}`))(t), 2)
+	a.Applied(t, name)
+	a.isPending(t, framework.Must(a.change(t, a.alice, name, `{"clusterRoleBinding":{"subject":{"name":"mallory"}}}`))(t), 2)
 	// Where something waits, a patch by root may be blind to it: root has to say so.
-	cp := must(a.change(t, a.root, name, `{"clusterRoleBinding":{"subject":{"name":"carol"}}}`))(t)
+	cp := framework.Must(a.change(t, a.root, name, `{"clusterRoleBinding":{"subject":{"name":"carol"}}}`))(t)
 	if waiting := cp.Status.Approval; waiting == nil || waiting.Pending == nil || waiting.Pending.Generation != 3 || waiting.Pending.RequestedBy != approver {
 		t.Fatalf("what root changes while something waits says of the approval: %v", waiting)
 	}
-	if texts := a.root.warnings.take(); len(texts) != 1 || !strings.Contains(texts[0], "not delivered before it is approved") {
+	if texts := a.root.Warnings.Take(); len(texts) != 1 || !strings.Contains(texts[0], "not delivered before it is approved") {
 		t.Errorf("root is warned of %q", texts)
 	}
 	a.binds(t, name, "alice")
@@ -93,33 +94,33 @@ func (a *approvals) granterNeedsNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.binds(t, name, "carol")
-	if cp := a.applied(t, name); cp.Status.Approval.Approved == nil || cp.Status.Approval.Approved.Generation != 3 {
+	if cp := a.Applied(t, name); cp.Status.Approval.Approved == nil || cp.Status.Approval.Approved.Generation != 3 {
 		t.Errorf("it is not said who has approved it: %v", cp.Status.Approval)
 	}
 	// Nothing waits any more, and root may grant.
-	if cp := must(a.change(t, a.root, name, `{"clusterRoleBinding":{"subject":{"name":"dave"}}}`))(t); cp.Status.Approval.Pending != nil {
+	if cp := framework.Must(a.change(t, a.root, name, `{"clusterRoleBinding":{"subject":{"name":"dave"}}}`))(t); cp.Status.Approval.Pending != nil {
 		t.Errorf("what root changes waits: %v", cp.Status.Approval)
 	}
 	a.binds(t, name, "dave")
 
 	// Neither does who holds what it grants.
 	const source = "granted-to-author"
-	create(t, a.root.ocm, grantTo(source, a.alice.subject))
-	a.applied(t, source)
-	eventually(t, author+" holds what was delivered", func(ctx context.Context) error {
-		cp, err := a.alice.permissions().Create(ctx, permission("granted-on"), metav1.CreateOptions{DryRun: dryRun})
+	framework.CreatePermission(t, a.root.OCM, grantTo(source, a.alice.Subject))
+	a.Applied(t, source)
+	framework.Eventually(t, author+" holds what was delivered", func(ctx context.Context) error {
+		cp, err := a.alice.Permissions().Create(ctx, framework.Permission("granted-on"), metav1.CreateOptions{DryRun: dryRun})
 		if err == nil && cp.Status.Approval != nil {
 			err = errors.New("it would wait")
 		}
 		return err
 	})
-	create(t, a.alice.ocm, permission("granted-on"))
-	a.applied(t, "granted-on")
-	if err := a.root.permissions().Delete(t.Context(), source, metav1.DeleteOptions{}); err != nil {
+	framework.CreatePermission(t, a.alice.OCM, framework.Permission("granted-on"))
+	a.Applied(t, "granted-on")
+	if err := a.root.Permissions().Delete(t.Context(), source, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, author+" holds it no more", func(ctx context.Context) error {
-		cp, err := a.alice.permissions().Create(ctx, permission("granted-no-more"), metav1.CreateOptions{DryRun: dryRun})
+	framework.Eventually(t, author+" holds it no more", func(ctx context.Context) error {
+		cp, err := a.alice.Permissions().Create(ctx, framework.Permission("granted-no-more"), metav1.CreateOptions{DryRun: dryRun})
 		if err == nil && cp.Status.Approval == nil {
 			err = errors.New("it would not wait")
 		}
@@ -130,12 +131,12 @@ func (a *approvals) granterNeedsNone(t *testing.T) {
 // readsRoleRefs: to approve the delivery of a role is to show it, too.
 func (a *approvals) readsRoleRefs(t *testing.T) {
 	const name, role = "refers-and-waits", "integration-role-that-waits"
-	a.hubRole(t, role, readPods...)
+	a.hubRole(t, role, framework.ReadPods...)
 	get := rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, ResourceNames: []string{role}, Verbs: []string{"get"}}
-	reader, both := newCaller(t, a.Hub, "reads-and-asks").isAdmin(t), newCaller(t, a.Hub, "reads-and-approves").isAdmin(t).isGranter(t)
+	reader, both := framework.NewCaller(t, a.Hub, "reads-and-asks").IsAdmin(t), framework.NewCaller(t, a.Hub, "reads-and-approves").IsAdmin(t).IsGranter(t)
 	a.mayGet(t, reader, "integration-reads-and-asks", get)
 	a.mayGet(t, both, "integration-reads-and-approves", get)
-	cp := create(t, reader.ocm, refersTo(name, role))
+	cp := framework.CreatePermission(t, reader.OCM, refersTo(name, role))
 	if cp.Status.Approval == nil || cp.Status.Approval.Pending == nil {
 		t.Fatalf("it does not wait: %v", cp.Status.Approval)
 	}
@@ -145,8 +146,8 @@ func (a *approvals) readsRoleRefs(t *testing.T) {
 	if _, err := approve(t.Context(), both, cp); err != nil {
 		t.Fatal(err)
 	}
-	a.applied(t, name)
-	a.present(t, object{"ClusterRole", "", role})
+	a.Applied(t, name)
+	a.Present(t, framework.NewObject("ClusterRole", "", role))
 }
 
 // races: whatever its author does meanwhile, what is delivered is what the approver saw.
@@ -156,8 +157,8 @@ func (a *approvals) races(t *testing.T) {
 	approvals := 0
 	for round := range 20 {
 		subject := fmt.Sprintf(`{"clusterRoleBinding":{"subject":{"name":"round-%d`, round)
-		must(a.change(t, a.alice, name, subject+`-seen"}}}`))(t)
-		seen := must(a.get(t.Context(), name))(t)
+		framework.Must(a.change(t, a.alice, name, subject+`-seen"}}}`))(t)
+		seen := framework.Must(a.GetPermission(t.Context(), name))(t)
 		changed := make(chan error, 1)
 		go func() {
 			_, err := a.change(t, a.alice, name, subject+`-unseen"}}}`)
@@ -167,7 +168,7 @@ func (a *approvals) races(t *testing.T) {
 		if err := <-changed; err != nil {
 			t.Fatal(err)
 		}
-		now := must(a.get(t.Context(), name))(t)
+		now := framework.Must(a.GetPermission(t.Context(), name))(t)
 		delivered, generation := now.Delivered()
 		switch {
 		case apierrors.IsConflict(err) && generation >= seen.Generation:

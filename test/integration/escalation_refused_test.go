@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
 // manifest is a ClusterPermission as a user writes it, in JSON.
@@ -24,26 +25,26 @@ func manifest(t *testing.T, cp *rbacv1alpha1.ClusterPermission) string {
 	cp = cp.DeepCopy()
 	cp.TypeMeta = metav1.TypeMeta{APIVersion: rbacv1alpha1.SchemeGroupVersion.String(), Kind: "ClusterPermission"}
 	cp.ManagedFields = nil
-	return string(must(json.Marshal(cp))(t))
+	return string(framework.Must(json.Marshal(cp))(t))
 }
 
 // request is one way to write a ClusterPermission.
-type request func(t *testing.T, c *caller, cp *rbacv1alpha1.ClusterPermission) error
+type request func(t *testing.T, c *framework.Caller, cp *rbacv1alpha1.ClusterPermission) error
 
 func apiPatch(patch types.PatchType, options metav1.PatchOptions) request {
-	return func(t *testing.T, c *caller, cp *rbacv1alpha1.ClusterPermission) error {
+	return func(t *testing.T, c *framework.Caller, cp *rbacv1alpha1.ClusterPermission) error {
 		content := manifest(t, cp)
 		if patch == types.JSONPatchType {
-			content = fmt.Sprintf(`[{"op":"replace","path":"/spec","value":%s}]`, must(json.Marshal(cp.Spec))(t))
+			content = fmt.Sprintf(`[{"op":"replace","path":"/spec","value":%s}]`, framework.Must(json.Marshal(cp.Spec))(t))
 		}
-		_, err := c.permissions().Patch(t.Context(), cp.Name, patch, []byte(content), options)
+		_, err := c.Permissions().Patch(t.Context(), cp.Name, patch, []byte(content), options)
 		return err
 	}
 }
 
 func kubectlWrite(args ...string) request {
-	return func(t *testing.T, c *caller, cp *rbacv1alpha1.ClusterPermission) error {
-		out, err := c.kubectl(t, manifest(t, cp), append(args, "-f", "-")...)
+	return func(t *testing.T, c *framework.Caller, cp *rbacv1alpha1.ClusterPermission) error {
+		out, err := c.Kubectl(t, manifest(t, cp), append(args, "-f", "-")...)
 		if err == nil {
 			return nil
 		}
@@ -61,12 +62,12 @@ var (
 
 // creations are all ways to create a ClusterPermission, changes those to change one.
 var creations = map[string]request{
-	"create": func(t *testing.T, c *caller, cp *rbacv1alpha1.ClusterPermission) error {
-		_, err := c.permissions().Create(t.Context(), cp, metav1.CreateOptions{})
+	"create": func(t *testing.T, c *framework.Caller, cp *rbacv1alpha1.ClusterPermission) error {
+		_, err := c.Permissions().Create(t.Context(), cp, metav1.CreateOptions{})
 		return err
 	},
-	"create dry-run": func(t *testing.T, c *caller, cp *rbacv1alpha1.ClusterPermission) error {
-		_, err := c.permissions().Create(t.Context(), cp, metav1.CreateOptions{DryRun: dryRun})
+	"create dry-run": func(t *testing.T, c *framework.Caller, cp *rbacv1alpha1.ClusterPermission) error {
+		_, err := c.Permissions().Create(t.Context(), cp, metav1.CreateOptions{DryRun: dryRun})
 		return err
 	},
 	"server-side apply":                     apiPatch(types.ApplyPatchType, metav1.PatchOptions{FieldManager: "test"}),
@@ -77,12 +78,12 @@ var creations = map[string]request{
 }
 
 var changes = map[string]request{
-	"update": func(t *testing.T, c *caller, cp *rbacv1alpha1.ClusterPermission) error {
-		_, err := c.permissions().Update(t.Context(), cp, metav1.UpdateOptions{})
+	"update": func(t *testing.T, c *framework.Caller, cp *rbacv1alpha1.ClusterPermission) error {
+		_, err := c.Permissions().Update(t.Context(), cp, metav1.UpdateOptions{})
 		return err
 	},
-	"update dry-run": func(t *testing.T, c *caller, cp *rbacv1alpha1.ClusterPermission) error {
-		_, err := c.permissions().Update(t.Context(), cp, metav1.UpdateOptions{DryRun: dryRun})
+	"update dry-run": func(t *testing.T, c *framework.Caller, cp *rbacv1alpha1.ClusterPermission) error {
+		_, err := c.Permissions().Update(t.Context(), cp, metav1.UpdateOptions{DryRun: dryRun})
 		return err
 	},
 	"merge patch":               apiPatch(types.MergePatchType, metav1.PatchOptions{}),
@@ -99,12 +100,12 @@ var changes = map[string]request{
 // cluster by that, so whatever it writes there must not give any.
 func TestEscalationIsRefused(t *testing.T) {
 	f := shared(t)
-	alice := newCaller(t, f.Hub, "alice-refused").isAdmin(t)
+	alice := framework.NewCaller(t, f.Hub, "alice-refused").IsAdmin(t)
 
 	t.Run("create", func(t *testing.T) {
 		const name = "escalation-created"
 		for title, write := range creations {
-			err := write(t, alice, permission(name))
+			err := write(t, alice, framework.Permission(name))
 			if !apierrors.IsForbidden(err) {
 				t.Errorf("%s: got %v, not 403", title, err)
 				continue
@@ -126,19 +127,19 @@ func TestEscalationIsRefused(t *testing.T) {
 
 	t.Run("change", func(t *testing.T) {
 		const name = "escalation-changed"
-		cp := permission(name)
+		cp := framework.Permission(name)
 		cp.Spec.ClusterRole, cp.Spec.ClusterRoleBinding = nil, nil
-		create(t, f.ocm, cp)
-		before := f.applied(t, name)
-		work := must(f.work(t.Context(), before))(t)
+		framework.CreatePermission(t, f.OCM, cp)
+		before := f.Applied(t, name)
+		work := framework.Must(f.GetWork(t.Context(), before))(t)
 		for title, write := range changes {
-			changed := must(f.get(t.Context(), name))(t)
+			changed := framework.Must(f.GetPermission(t.Context(), name))(t)
 			changed.ResourceVersion = ""
-			changed.Spec.ClusterRole = &rbacv1alpha1.ClusterRole{Rules: readAll}
-			changed.Spec.ClusterRoleBinding = &rbacv1alpha1.ClusterRoleBinding{Subject: user(alice.name)}
-			(*changed.Spec.RoleBindings)[0].Subject = user(alice.name)
+			changed.Spec.ClusterRole = &rbacv1alpha1.ClusterRole{Rules: framework.ReadAll}
+			changed.Spec.ClusterRoleBinding = &rbacv1alpha1.ClusterRoleBinding{Subject: framework.UserSubject(alice.Name)}
+			(*changed.Spec.RoleBindings)[0].Subject = framework.UserSubject(alice.Name)
 			if title == "server-side apply" || title == "server-side apply dry-run" {
-				changed = &rbacv1alpha1.ClusterPermission{ObjectMeta: metav1.ObjectMeta{Namespace: cluster1, Name: name}, Spec: changed.Spec}
+				changed = &rbacv1alpha1.ClusterPermission{ObjectMeta: metav1.ObjectMeta{Namespace: framework.Cluster1, Name: name}, Spec: changed.Spec}
 			}
 			err := write(t, alice, changed)
 			if !apierrors.IsForbidden(err) {
@@ -149,24 +150,24 @@ func TestEscalationIsRefused(t *testing.T) {
 			missing := missingOf(name)
 			refusedFor(t, err, slices.Delete(missing, 1, 2)...)
 		}
-		after := must(f.get(t.Context(), name))(t)
+		after := framework.Must(f.GetPermission(t.Context(), name))(t)
 		if after.Generation != before.Generation || !equality.Semantic.DeepEqual(after.Spec, before.Spec) {
 			t.Errorf("the stored object has changed: generation %d, %v", after.Generation, after.Spec)
 		}
 		f.passes(t, "escalation-marker")
-		if again := must(f.work(t.Context(), before))(t); again.Generation != work.Generation {
+		if again := framework.Must(f.GetWork(t.Context(), before))(t); again.Generation != work.Generation {
 			t.Errorf("the work has changed: generation %d", again.Generation)
 		}
 	})
 
 	t.Run("a status in the body approves nothing", func(t *testing.T) {
-		cp := permission("escalation-self-approved")
+		cp := framework.Permission("escalation-self-approved")
 		cp.Generation = 7
 		cp.Status.Approval = &rbacv1alpha1.Approval{
 			Approved:  &rbacv1alpha1.ApprovedGeneration{Generation: 1, ApprovedBy: "root", ApprovedAt: metav1.Now()},
 			Delivered: &rbacv1alpha1.DeliveredGeneration{Generation: 1, Spec: cp.Spec},
 		}
-		_, err := alice.permissions().Create(t.Context(), cp, metav1.CreateOptions{})
+		_, err := alice.Permissions().Create(t.Context(), cp, metav1.CreateOptions{})
 		refusedFor(t, err, missingOf(cp.Name)...)
 	})
 }
@@ -184,9 +185,9 @@ func TestVerbsOfGranting(t *testing.T) {
 		"bind":     {missing: missing[:2], takes: "escalate"},
 	} {
 		t.Run("only "+verb, func(t *testing.T) {
-			half := newCaller(t, f.Hub, "only-"+verb).isAdmin(t)
-			half.may(t, cluster1, mayGrant(verb))
-			_, err := half.permissions().Create(t.Context(), permission(name), metav1.CreateOptions{})
+			half := framework.NewCaller(t, f.Hub, "only-"+verb).IsAdmin(t)
+			half.May(t, framework.Cluster1, mayGrant(verb))
+			_, err := half.Permissions().Create(t.Context(), framework.Permission(name), metav1.CreateOptions{})
 			if rule := refusedFor(t, err, test.missing...); !slices.Equal(rule.Verbs, []string{test.takes}) {
 				t.Errorf("it is said to take %v, not %s", rule.Verbs, test.takes)
 			}
@@ -195,24 +196,24 @@ func TestVerbsOfGranting(t *testing.T) {
 	}
 
 	t.Run("both in another cluster's namespace", func(t *testing.T) {
-		elsewhere := newCaller(t, f.Hub, "granter-elsewhere").isAdmin(t)
-		elsewhere.may(t, "default", mayGrant("escalate", "bind"))
-		_, err := elsewhere.permissions().Create(t.Context(), permission(name), metav1.CreateOptions{})
+		elsewhere := framework.NewCaller(t, f.Hub, "granter-elsewhere").IsAdmin(t)
+		elsewhere.May(t, "default", mayGrant("escalate", "bind"))
+		_, err := elsewhere.Permissions().Create(t.Context(), framework.Permission(name), metav1.CreateOptions{})
 		refusedFor(t, err, missing...)
 	})
 
 	t.Run("both", func(t *testing.T) {
-		granter := newCaller(t, f.Hub, "granter").isAdmin(t).isGranter(t)
-		create(t, granter.ocm, permission(name))
-		f.applied(t, name)
-		if texts := granter.warnings.take(); len(texts) > 0 {
+		granter := framework.NewCaller(t, f.Hub, "granter").IsAdmin(t).IsGranter(t)
+		framework.CreatePermission(t, granter.OCM, framework.Permission(name))
+		f.Applied(t, name)
+		if texts := granter.Warnings.Take(); len(texts) > 0 {
 			t.Errorf("warned of %q", texts)
 		}
 	})
 
 	t.Run("granting alone does not let write", func(t *testing.T) {
-		outsider := newCaller(t, f.Hub, "granter-only").isGranter(t)
-		_, err := outsider.permissions().Create(t.Context(), permission("granting-outsider"), metav1.CreateOptions{})
+		outsider := framework.NewCaller(t, f.Hub, "granter-only").IsGranter(t)
+		_, err := outsider.Permissions().Create(t.Context(), framework.Permission("granting-outsider"), metav1.CreateOptions{})
 		if !apierrors.IsForbidden(err) {
 			t.Errorf("got %v, not 403", err)
 		}
@@ -224,19 +225,19 @@ func TestVerbsOfGranting(t *testing.T) {
 func TestRefusalNamesTheRule(t *testing.T) {
 	f := shared(t)
 	const name = "named-rule"
-	alice := newCaller(t, f.Hub, "alice-named-rule").isAdmin(t)
-	_, err := alice.permissions().Create(t.Context(), permission(name), metav1.CreateOptions{})
-	bella := newCaller(t, f.Hub, "bella-named-rule").isAdmin(t)
-	bella.may(t, cluster1, refusedFor(t, err, missingOf(name)...))
-	create(t, bella.ocm, permission(name))
-	f.applied(t, name)
+	alice := framework.NewCaller(t, f.Hub, "alice-named-rule").IsAdmin(t)
+	_, err := alice.Permissions().Create(t.Context(), framework.Permission(name), metav1.CreateOptions{})
+	bella := framework.NewCaller(t, f.Hub, "bella-named-rule").IsAdmin(t)
+	bella.May(t, framework.Cluster1, refusedFor(t, err, missingOf(name)...))
+	framework.CreatePermission(t, bella.OCM, framework.Permission(name))
+	f.Applied(t, name)
 
 	const other = "other-than-named"
-	_, err = bella.permissions().Create(t.Context(), permission(other), metav1.CreateOptions{})
+	_, err = bella.Permissions().Create(t.Context(), framework.Permission(other), metav1.CreateOptions{})
 	refusedFor(t, err, missingOf(other)...)
 
 	t.Run("of a generated name", func(t *testing.T) {
-		generated := permission("")
+		generated := framework.Permission("")
 		generated.GenerateName = "named-generated-"
 		err := tries(t.Context(), alice, generated)
 		if !apierrors.IsForbidden(err) {
@@ -247,8 +248,8 @@ func TestRefusalNamesTheRule(t *testing.T) {
 		if err := yaml.UnmarshalStrict([]byte(text), &rule); err != nil {
 			t.Fatalf("no rule: %v", err)
 		}
-		carla := newCaller(t, f.Hub, "carla-named-rule").isAdmin(t)
-		carla.may(t, cluster1, rule)
+		carla := framework.NewCaller(t, f.Hub, "carla-named-rule").IsAdmin(t)
+		carla.May(t, framework.Cluster1, rule)
 		// The next one is called something else.
 		if err := tries(t.Context(), carla, generated); err != nil {
 			t.Errorf("with the rule %s: %v", text, err)
@@ -262,39 +263,39 @@ func TestNothingOnTheClusterIsTakenOver(t *testing.T) {
 	f := shared(t)
 	const name = "platform-team"
 	everything := []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}
-	createClusterRole(t, f.managed, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: everything})
-	mallory := newCaller(t, f.Hub, "mallory-names").isAdmin(t)
-	cp := create(t, mallory.ocm, &rbacv1alpha1.ClusterPermission{
-		ObjectMeta: metav1.ObjectMeta{Namespace: cluster1, Name: name},
+	framework.CreateClusterRole(t, f.ManagedClient, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: everything})
+	mallory := framework.NewCaller(t, f.Hub, "mallory-names").IsAdmin(t)
+	cp := framework.CreatePermission(t, mallory.OCM, &rbacv1alpha1.ClusterPermission{
+		ObjectMeta: metav1.ObjectMeta{Namespace: framework.Cluster1, Name: name},
 		Spec: rbacv1alpha1.ClusterPermissionSpec{
 			ClusterRole:        &rbacv1alpha1.ClusterRole{Rules: []rbacv1.PolicyRule{}},
-			ClusterRoleBinding: &rbacv1alpha1.ClusterRoleBinding{Subject: &mallory.subject},
+			ClusterRoleBinding: &rbacv1alpha1.ClusterRoleBinding{Subject: &mallory.Subject},
 			Roles:              &[]rbacv1alpha1.Role{{Namespace: "default", Rules: []rbacv1.PolicyRule{}}},
 		},
 	})
-	f.permissionSays(t, cluster1, name, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse)
-	eventually(t, "it is said what is in the way", func(ctx context.Context) error {
-		work, err := f.work(ctx, cp)
+	f.PermissionSays(t, framework.Cluster1, name, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse)
+	framework.Eventually(t, "it is said what is in the way", func(ctx context.Context) error {
+		work, err := f.GetWork(ctx, cp)
 		if err != nil {
 			return err
 		}
-		text := toJSON(work.Status)
+		text := framework.ToJSON(work.Status)
 		if !strings.Contains(text, "was not made by this ClusterPermission") || !strings.Contains(text, "nobody is bound") {
 			return fmt.Errorf("the agent says %s", text)
 		}
 		return nil
 	})
-	f.present(t, object{"Role", "default", name})
-	f.absent(t, object{"ClusterRoleBinding", "", name})
-	role := must(f.managed.RbacV1().ClusterRoles().Get(t.Context(), name, metav1.GetOptions{}))(t)
+	f.Present(t, framework.NewObject("Role", "default", name))
+	f.Absent(t, framework.NewObject("ClusterRoleBinding", "", name))
+	role := framework.Must(f.ManagedClient.RbacV1().ClusterRoles().Get(t.Context(), name, metav1.GetOptions{}))(t)
 	if !equality.Semantic.DeepEqual(role.Rules, everything) || len(role.OwnerReferences) > 0 || len(role.Annotations) > 0 {
 		t.Errorf("the role has been touched: %v", role)
 	}
-	if err := mallory.permissions().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+	if err := mallory.Permissions().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	f.absent(t, object{"Role", "default", name})
-	if _, err := f.managed.RbacV1().ClusterRoles().Get(t.Context(), name, metav1.GetOptions{}); err != nil {
+	f.Absent(t, framework.NewObject("Role", "default", name))
+	if _, err := f.ManagedClient.RbacV1().ClusterRoles().Get(t.Context(), name, metav1.GetOptions{}); err != nil {
 		t.Errorf("the role has gone with the ClusterPermission: %v", err)
 	}
 }

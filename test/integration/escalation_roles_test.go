@@ -16,13 +16,14 @@ import (
 	"sigs.k8s.io/yaml"
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
 // refersTo is a ClusterPermission that delivers a ClusterRole of the hub.
 func refersTo(name, clusterRole string) *rbacv1alpha1.ClusterPermission {
 	return &rbacv1alpha1.ClusterPermission{
-		ObjectMeta: metav1.ObjectMeta{Namespace: cluster1, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: framework.Cluster1, Name: name},
 		Spec:       rbacv1alpha1.ClusterPermissionSpec{RoleRefs: &[]rbacv1alpha1.HubRoleRef{{Kind: "ClusterRole", Name: clusterRole}}},
 	}
 }
@@ -30,7 +31,7 @@ func refersTo(name, clusterRole string) *rbacv1alpha1.ClusterPermission {
 // hubRole creates a ClusterRole on the hub until the end of the test.
 func (f *fleet) hubRole(t *testing.T, name string, rules ...rbacv1.PolicyRule) {
 	t.Helper()
-	roles := f.hub.RbacV1().ClusterRoles()
+	roles := f.HubClient.RbacV1().ClusterRoles()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}
 	if _, err := roles.Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -43,12 +44,12 @@ func (f *fleet) hubRole(t *testing.T, name string, rules ...rbacv1.PolicyRule) {
 }
 
 // mayGet gives a caller a ClusterRole of the hub with one rule, hub-wide.
-func (f *fleet) mayGet(t *testing.T, c *caller, name string, rule rbacv1.PolicyRule) {
+func (f *fleet) mayGet(t *testing.T, c *framework.Caller, name string, rule rbacv1.PolicyRule) {
 	t.Helper()
 	f.hubRole(t, name, rule)
-	bindings := f.hub.RbacV1().ClusterRoleBindings()
+	bindings := f.HubClient.RbacV1().ClusterRoleBindings()
 	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: []rbacv1.Subject{c.subject},
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: []rbacv1.Subject{c.Subject},
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 	}
 	if _, err := bindings.Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
@@ -59,7 +60,7 @@ func (f *fleet) mayGet(t *testing.T, c *caller, name string, rule rbacv1.PolicyR
 			t.Error(err)
 		}
 	})
-	c.awaitAllowed(t, "", rule)
+	c.AwaitAllowed(t, "", rule)
 }
 
 // A work shows the rules of the roles that it delivers, so who refers to a role of
@@ -67,9 +68,9 @@ func (f *fleet) mayGet(t *testing.T, c *caller, name string, rule rbacv1.PolicyR
 func TestRoleRefsTakeReading(t *testing.T) {
 	f := shared(t)
 	const name, role = "refers", "integration-hub-role"
-	f.hubRole(t, role, readPods...)
-	alice := newCaller(t, f.Hub, "alice-refers").isAdmin(t)
-	_, err := alice.permissions().Create(t.Context(), refersTo(name, role), metav1.CreateOptions{})
+	f.hubRole(t, role, framework.ReadPods...)
+	alice := framework.NewCaller(t, f.Hub, "alice-refers").IsAdmin(t)
+	_, err := alice.Permissions().Create(t.Context(), refersTo(name, role), metav1.CreateOptions{})
 	if !apierrors.IsForbidden(err) {
 		t.Fatalf("got %v, not 403", err)
 	}
@@ -88,7 +89,7 @@ func TestRoleRefsTakeReading(t *testing.T) {
 	f.notStored(t, name)
 
 	// Who may grant anything may not read everything.
-	granter := newCaller(t, f.Hub, "granter-refers").isAdmin(t).isGranter(t)
+	granter := framework.NewCaller(t, f.Hub, "granter-refers").IsAdmin(t).IsGranter(t)
 	if err := tries(t.Context(), granter, refersTo(name, role)); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), text) {
 		t.Errorf("who may not read the role: got %v, not 403", err)
 	}
@@ -97,30 +98,30 @@ func TestRoleRefsTakeReading(t *testing.T) {
 		t.Errorf("a role that is not there: got %v, not 403", err)
 	}
 	// Nor may it be added to what others granted.
-	create(t, f.ocm, permission("refers-later"))
-	added := f.applied(t, "refers-later")
+	framework.CreatePermission(t, f.OCM, framework.Permission("refers-later"))
+	added := f.Applied(t, "refers-later")
 	added.Spec.RoleRefs, added.ResourceVersion = refersTo(name, role).Spec.RoleRefs, ""
-	if _, err := alice.permissions().Update(t.Context(), added, metav1.UpdateOptions{DryRun: dryRun}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), text) {
+	if _, err := alice.Permissions().Update(t.Context(), added, metav1.UpdateOptions{DryRun: dryRun}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), text) {
 		t.Errorf("adding it later: got %v, not 403", err)
 	}
 
-	reader := newCaller(t, f.Hub, "reader-refers").isAdmin(t)
+	reader := framework.NewCaller(t, f.Hub, "reader-refers").IsAdmin(t)
 	f.mayGet(t, reader, "integration-reader", rule)
 	const missing = `spec.roleRefs[0], cluster-wide: the hub's ClusterRole "` + role + `", whose rules are not known or may change`
-	_, err = reader.permissions().Create(t.Context(), refersTo(name, role), metav1.CreateOptions{})
+	_, err = reader.Permissions().Create(t.Context(), refersTo(name, role), metav1.CreateOptions{})
 	allowing := refusedFor(t, err, missing)
 	if !slices.Equal(allowing.Verbs, []string{"escalate"}) {
 		t.Errorf("it is said to take %v, not escalate", allowing.Verbs)
 	}
 	f.notStored(t, name)
 
-	both := newCaller(t, f.Hub, "reader-and-granter").isAdmin(t)
+	both := framework.NewCaller(t, f.Hub, "reader-and-granter").IsAdmin(t)
 	f.mayGet(t, both, "integration-reader-and-granter", rule)
-	both.may(t, cluster1, allowing)
-	create(t, both.ocm, refersTo(name, role))
-	f.applied(t, name)
-	delivered := must(f.managed.RbacV1().ClusterRoles().Get(t.Context(), role, metav1.GetOptions{}))(t)
-	if !equality.Semantic.DeepEqual(delivered.Rules, readPods) {
+	both.May(t, framework.Cluster1, allowing)
+	framework.CreatePermission(t, both.OCM, refersTo(name, role))
+	f.Applied(t, name)
+	delivered := framework.Must(f.ManagedClient.RbacV1().ClusterRoles().Get(t.Context(), role, metav1.GetOptions{}))(t)
+	if !equality.Semantic.DeepEqual(delivered.Rules, framework.ReadPods) {
 		t.Errorf("the rules on the managed cluster are %v", delivered.Rules)
 	}
 }
@@ -130,7 +131,7 @@ func TestRoleRefsTakeReading(t *testing.T) {
 func TestDefaultRoles(t *testing.T) {
 	f := shared(t)
 	const aggregates, ours = "rbac.authorization.k8s.io/aggregate-to-", "open-cluster-management:clusterpermission:"
-	manifests := must(localhub.ReadManifests(filepath.Join(localhub.Root(), "artifacts", "rbac")))(t)
+	manifests := framework.Must(localhub.ReadManifests(filepath.Join(localhub.Root(), "artifacts", "rbac")))(t)
 	found := 0
 	for _, manifest := range manifests {
 		if manifest.GetKind() != "ClusterRole" || !strings.HasPrefix(manifest.GetName(), ours) {
@@ -144,7 +145,7 @@ func TestDefaultRoles(t *testing.T) {
 		for _, into := range []string{"admin", "edit", "view"} {
 			contains := func(rule rbacv1.PolicyRule) func(context.Context) error {
 				return func(ctx context.Context) error {
-					aggregated, err := f.hub.RbacV1().ClusterRoles().Get(ctx, into, metav1.GetOptions{})
+					aggregated, err := f.HubClient.RbacV1().ClusterRoles().Get(ctx, into, metav1.GetOptions{})
 					if err == nil && !slices.ContainsFunc(aggregated.Rules, func(r rbacv1.PolicyRule) bool { return equality.Semantic.DeepEqual(r, rule) }) {
 						err = fmt.Errorf("the rules are %v", aggregated.Rules)
 					}
@@ -153,7 +154,7 @@ func TestDefaultRoles(t *testing.T) {
 			}
 			for _, rule := range role.Rules {
 				if role.Labels[aggregates+into] == "true" {
-					eventually(t, fmt.Sprintf("%s is part of %s", role.Name, into), contains(rule))
+					framework.Eventually(t, fmt.Sprintf("%s is part of %s", role.Name, into), contains(rule))
 				} else if contains(rule)(t.Context()) == nil {
 					t.Errorf("%v of %s is part of %s", rule, role.Name, into)
 				}
@@ -181,22 +182,22 @@ func TestDefaultRoles(t *testing.T) {
 		{"create", "clusternamespaces"}, {"update", "clusternamespaces"}, {"delete", "clusternamespaces"},
 	}
 	for role, allowed := range map[string][]question{"view": reads, "edit": reads, "admin": append(slices.Clone(reads), writes...)} {
-		c := newCaller(t, f.Hub, "only-"+role).is(t, role, "get", "clusterpermissions")
+		c := framework.NewCaller(t, f.Hub, "only-"+role).Is(t, role, "get", "clusterpermissions")
 		for _, q := range slices.Concat(reads, writes, grants) {
-			got := must(c.allowed(t.Context(), cluster1, q.verb, rbacv1alpha1.GroupName, q.resource, ""))(t)
+			got := framework.Must(c.Allowed(t.Context(), framework.Cluster1, q.verb, rbacv1alpha1.GroupName, q.resource, ""))(t)
 			if want := slices.Contains(allowed, q); got != want {
 				t.Errorf("%s may %s %s: %t, not %t", role, q.verb, q.resource, got, want)
 			}
 		}
-		_, err := c.permissions().List(t.Context(), metav1.ListOptions{})
+		_, err := c.Permissions().List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			t.Errorf("%s lists: %v", role, err)
 		}
-		_, err = c.ocm.RbacV1alpha1().ClusterPermissions("default").List(t.Context(), metav1.ListOptions{})
+		_, err = c.OCM.RbacV1alpha1().ClusterPermissions("default").List(t.Context(), metav1.ListOptions{})
 		if !apierrors.IsForbidden(err) {
 			t.Errorf("%s lists in another namespace: got %v, not 403", role, err)
 		}
-		if err := tries(t.Context(), c, permission("default-roles")); !apierrors.IsForbidden(err) || strings.Contains(err.Error(), "may not grant") != (role == "admin") {
+		if err := tries(t.Context(), c, framework.Permission("default-roles")); !apierrors.IsForbidden(err) || strings.Contains(err.Error(), "may not grant") != (role == "admin") {
 			t.Errorf("%s creates: %v", role, err)
 		}
 	}

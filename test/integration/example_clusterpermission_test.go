@@ -20,6 +20,7 @@ import (
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	rbacapply "open-cluster-management.io/hub-apiserver/pkg/generated/applyconfiguration/rbac/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -31,7 +32,7 @@ type example struct {
 
 // buildExample returns the path of the compiled example.
 var buildExample = sync.OnceValues(func() (string, error) {
-	dir, err := tempDir()
+	dir, err := framework.TempDir()
 	if err != nil {
 		return "", err
 	}
@@ -47,7 +48,7 @@ var buildExample = sync.OnceValues(func() (string, error) {
 // startExample runs the example for cluster1.
 func startExample(t *testing.T, path, kubeconfig string, args ...string) *example {
 	t.Helper()
-	e := &example{command: exec.CommandContext(t.Context(), path, append([]string{"--kubeconfig", kubeconfig, "--cluster", cluster1}, args...)...)}
+	e := &example{command: exec.CommandContext(t.Context(), path, append([]string{"--kubeconfig", kubeconfig, "--cluster", framework.Cluster1}, args...)...)}
 	e.command.Stdout, e.command.Stderr = &e.out, &e.notes
 	if err := e.command.Start(); err != nil {
 		t.Fatal(err)
@@ -79,15 +80,15 @@ func row(table string, columns ...string) error {
 
 // The example of docs/clients.md grants what it says, and takes it away.
 func TestExampleClusterPermissions(t *testing.T) {
-	f, path := shared(t), must(buildExample())(t)
+	f, path := shared(t), framework.Must(buildExample())(t)
 	const name, reader = "example-readers", "erin"
-	first := startExample(t, path, f.kubeconfig, "--name", name, "--user", reader)
-	deleteLater(t, f.ocm, cluster1, name)
+	first := startExample(t, path, f.Kubeconfig, "--name", name, "--user", reader)
+	framework.DeletePermissionLater(t, f.OCM, framework.Cluster1, name)
 	first.ends(t, 0)
 	if err := errors.Join(row(first.out.String(), name, "Role", "default", name, "True"), row(first.out.String(), name, "RoleBinding", "default", name, "True")); err != nil {
 		t.Error(err)
 	}
-	erin := must(kubernetes.NewForConfig(must(f.Members[0].UserConfig(reader))(t)))(t)
+	erin := framework.Must(kubernetes.NewForConfig(framework.Must(f.Members[0].UserConfig(reader))(t)))(t)
 	if _, err := erin.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Errorf("what the example has granted: %v", err)
 	}
@@ -95,22 +96,22 @@ func TestExampleClusterPermissions(t *testing.T) {
 		t.Errorf("what it has not granted: got %v, not 403", err)
 	}
 
-	again := startExample(t, path, f.kubeconfig, "--name", name, "--user", reader)
+	again := startExample(t, path, f.Kubeconfig, "--name", name, "--user", reader)
 	again.ends(t, 1)
 	if notes := again.notes.String(); !strings.Contains(notes, "already exists") {
 		t.Errorf("of a ClusterPermission that exists it says: %s", notes)
 	}
 
 	const removed = "example-removed"
-	brief := startExample(t, path, f.kubeconfig, "--name", removed, "--user", reader, "--delete")
+	brief := startExample(t, path, f.Kubeconfig, "--name", removed, "--user", reader, "--delete")
 	brief.ends(t, 0)
 	if err := row(brief.out.String(), removed, "Role", "default", removed, "True"); err != nil {
 		t.Error(err)
 	}
-	if _, err := f.get(t.Context(), removed); !apierrors.IsNotFound(err) {
+	if _, err := f.GetPermission(t.Context(), removed); !apierrors.IsNotFound(err) {
 		t.Errorf("the ClusterPermission after --delete: %v", err)
 	}
-	f.absent(t, object{"Role", "default", removed}, object{"RoleBinding", "default", removed})
+	f.Absent(t, framework.NewObject("Role", "default", removed), framework.NewObject("RoleBinding", "default", removed))
 }
 
 // A program whose user may not grant what he asks for is told that it waits for
@@ -118,11 +119,11 @@ func TestExampleClusterPermissions(t *testing.T) {
 func TestExampleWaitsForApproval(t *testing.T) {
 	t.Parallel()
 	f := ownFleet(t, localhub.FleetOptions{APIServerArgs: []string{"--clusterpermission-escalation-check=Approve"}})
-	if err := localhub.JoinCluster(t.Context(), f.Hub, cluster1); err != nil {
+	if err := localhub.JoinCluster(t.Context(), f.Hub, framework.Cluster1); err != nil {
 		t.Fatal(err)
 	}
 	const carla = "carla"
-	path, kubeconfig := must(buildExample())(t), f.writer(t, carla, "create", "delete", "list", "watch")
+	path, kubeconfig := framework.Must(buildExample())(t), f.writer(t, carla, "create", "delete", "list", "watch")
 
 	const late = "example-late"
 	gaveUp := startExample(t, path, kubeconfig, "--name", late, "--user", carla, "--timeout", "5s", "--delete")
@@ -139,7 +140,7 @@ func TestExampleWaitsForApproval(t *testing.T) {
 	if gaveUp.out.Len() > 0 {
 		t.Errorf("it lists %s", &gaveUp.out)
 	}
-	if _, err := f.get(t.Context(), late); !apierrors.IsNotFound(err) {
+	if _, err := f.GetPermission(t.Context(), late); !apierrors.IsNotFound(err) {
 		t.Errorf("the ClusterPermission after --delete: %v", err)
 	}
 
@@ -150,23 +151,23 @@ func TestExampleWaitsForApproval(t *testing.T) {
 	}
 
 	const approved = "example-approved"
-	permissions := f.ocm.RbacV1alpha1().ClusterPermissions(cluster1)
+	permissions := f.OCM.RbacV1alpha1().ClusterPermissions(framework.Cluster1)
 	waiting := startExample(t, path, kubeconfig, "--name", approved, "--user", carla)
 	var seen *rbacv1alpha1.ClusterPermission
-	eventually(t, "the ClusterPermission waits", func(ctx context.Context) error {
+	framework.Eventually(t, "the ClusterPermission waits", func(ctx context.Context) error {
 		var err error
-		if seen, err = f.get(ctx, approved); err != nil {
+		if seen, err = f.GetPermission(ctx, approved); err != nil {
 			return err
 		}
-		return hasCondition(seen, rbacv1alpha1.ConditionApproved, metav1.ConditionFalse)
+		return framework.HasCondition(seen, rbacv1alpha1.ConditionApproved, metav1.ConditionFalse)
 	})
-	must(permissions.UpdateApproval(t.Context(), approved, seen, metav1.UpdateOptions{}))(t)
+	framework.Must(permissions.UpdateApproval(t.Context(), approved, seen, metav1.UpdateOptions{}))(t)
 	// There is no agent.
-	eventually(t, "the work is reported", func(ctx context.Context) error {
-		if _, err := f.work(ctx, seen); err != nil {
+	framework.Eventually(t, "the work is reported", func(ctx context.Context) error {
+		if _, err := f.GetWork(ctx, seen); err != nil {
 			return err
 		}
-		return reportWorks(ctx, f.ocm, cluster1)
+		return framework.ReportWorks(ctx, f.OCM, framework.Cluster1)
 	})
 	waiting.ends(t, 0)
 	if err := row(waiting.out.String(), approved, "Role", "default", approved, "True"); err != nil {
@@ -179,34 +180,34 @@ func TestExampleWaitsForApproval(t *testing.T) {
 func TestApplyClusterPermission(t *testing.T) {
 	f := shared(t)
 	const name = "applied-by-go"
-	factory := externalversions.NewSharedInformerFactoryWithOptions(f.ocm, 0, externalversions.WithNamespace(cluster1))
+	factory := externalversions.NewSharedInformerFactoryWithOptions(f.OCM, 0, externalversions.WithNamespace(framework.Cluster1))
 	lister := factory.Rbac().V1alpha1().ClusterPermissions().Lister()
 	factory.StartWithContext(t.Context())
 	factory.WaitForCacheSync(t.Context().Done())
 
-	permissions := f.ocm.RbacV1alpha1().ClusterPermissions(cluster1)
+	permissions := f.OCM.RbacV1alpha1().ClusterPermissions(framework.Cluster1)
 	apply := func(manager, reader string) (*rbacv1alpha1.ClusterPermission, error) {
-		wanted := rbacapply.ClusterPermission(name, cluster1).WithSpec(rbacapply.ClusterPermissionSpec().
-			WithRoles(rbacapply.Role().WithNamespace("default").WithRules(readPods...)).
+		wanted := rbacapply.ClusterPermission(name, framework.Cluster1).WithSpec(rbacapply.ClusterPermissionSpec().
+			WithRoles(rbacapply.Role().WithNamespace("default").WithRules(framework.ReadPods...)).
 			WithRoleBindings(rbacapply.RoleBinding().WithNamespace("default").
-				WithRoleRef(rbacapply.RoleRef().WithKind("Role")).WithSubject(*user(reader))))
+				WithRoleRef(rbacapply.RoleRef().WithKind("Role")).WithSubject(*framework.UserSubject(reader))))
 		return permissions.Apply(t.Context(), wanted, metav1.ApplyOptions{FieldManager: manager})
 	}
-	must(apply("first", "erin"))(t)
-	deleteLater(t, f.ocm, cluster1, name)
-	before := f.applied(t, name)
-	if after := must(apply("first", "erin"))(t); after.ResourceVersion != before.ResourceVersion {
+	framework.Must(apply("first", "erin"))(t)
+	framework.DeletePermissionLater(t, f.OCM, framework.Cluster1, name)
+	before := f.Applied(t, name)
+	if after := framework.Must(apply("first", "erin"))(t); after.ResourceVersion != before.ResourceVersion {
 		t.Errorf("it was written again: %+v, %+v", before, after)
 	}
 	if _, err := apply("second", "frank"); !apierrors.IsConflict(err) {
 		t.Errorf("another manager got %v, not a conflict", err)
 	}
-	eventually(t, "the lister knows that it is applied", func(context.Context) error {
-		known, err := lister.ClusterPermissions(cluster1).Get(name)
+	framework.Eventually(t, "the lister knows that it is applied", func(context.Context) error {
+		known, err := lister.ClusterPermissions(framework.Cluster1).Get(name)
 		if err != nil {
 			return err
 		}
-		return hasCondition(known, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionTrue)
+		return framework.HasCondition(known, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionTrue)
 	})
 }
 
@@ -219,21 +220,21 @@ func (f *fleet) writer(t *testing.T, user string, verbs ...string) string {
 		t.Fatal(err)
 	}
 	name := metav1.ObjectMeta{Name: "permissions-of-" + user}
-	must(f.hub.RbacV1().Roles(cluster1).Create(t.Context(), &rbacv1.Role{
+	framework.Must(f.HubClient.RbacV1().Roles(framework.Cluster1).Create(t.Context(), &rbacv1.Role{
 		ObjectMeta: name,
 		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{rbacv1alpha1.GroupName}, Resources: []string{"clusterpermissions"}, Verbs: verbs}},
 	}, metav1.CreateOptions{}))(t)
-	must(f.hub.RbacV1().RoleBindings(cluster1).Create(t.Context(), &rbacv1.RoleBinding{
+	framework.Must(f.HubClient.RbacV1().RoleBindings(framework.Cluster1).Create(t.Context(), &rbacv1.RoleBinding{
 		ObjectMeta: name,
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name.Name},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	}, metav1.CreateOptions{}))(t)
 	// Asked of the hub itself: our server remembers refusals.
-	client := must(kubernetes.NewForConfig(must(f.Hub.UserConfig(user))(t)))(t)
-	eventually(t, user+" may create ClusterPermissions", func(ctx context.Context) error {
+	client := framework.Must(kubernetes.NewForConfig(framework.Must(f.Hub.UserConfig(user))(t)))(t)
+	framework.Eventually(t, user+" may create ClusterPermissions", func(ctx context.Context) error {
 		review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Namespace: cluster1, Verb: "create", Group: rbacv1alpha1.GroupName, Resource: "clusterpermissions",
+				Namespace: framework.Cluster1, Verb: "create", Group: rbacv1alpha1.GroupName, Resource: "clusterpermissions",
 			}},
 		}, metav1.CreateOptions{})
 		if err == nil && !review.Status.Allowed {

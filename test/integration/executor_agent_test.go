@@ -21,6 +21,7 @@ import (
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
 // A work without an executor is the agent's own: it asks nobody, and acts as nobody else.
@@ -47,7 +48,7 @@ func TestExecutorNoneIsTheAgent(t *testing.T) {
 func TestExecutorManagesItsGroupOnly(t *testing.T) {
 	s := newScene(t, "groups")
 	s.executor.Namespace = s.namespace
-	if _, err := s.managed.CoreV1().ServiceAccounts(s.namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: s.executor.Name}}, metav1.CreateOptions{}); err != nil {
+	if _, err := s.ManagedClient.CoreV1().ServiceAccounts(s.namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: s.executor.Name}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	s.grant("group-1", configMaps)
@@ -266,8 +267,8 @@ func TestExecutorAfterAnOutageOfTheCluster(t *testing.T) {
 	if err := s.Members[0].APIServer.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the permission is taken", func(ctx context.Context) error {
-		return s.managed.RbacV1().RoleBindings(s.namespace).Delete(ctx, "held", metav1.DeleteOptions{})
+	framework.Eventually(t, "the permission is taken", func(ctx context.Context) error {
+		return s.ManagedClient.RbacV1().RoleBindings(s.namespace).Delete(ctx, "held", metav1.DeleteOptions{})
 	})
 	s.refused(work.Name)
 	s.set("object", "drifted")
@@ -291,8 +292,8 @@ func TestExecutorBringsNamespacesAndKinds(t *testing.T) {
 	work := s.workOf(thing, inside, namespace, crd)
 	s.create(work)
 	// The kind can be judged only once there is such a kind, which the work brings.
-	eventually(t, "the new kind is refused", func(ctx context.Context) error {
-		work, err := s.ocm.WorkV1().ManifestWorks(cluster1).Get(ctx, work.Name, metav1.GetOptions{})
+	framework.Eventually(t, "the new kind is refused", func(ctx context.Context) error {
+		work, err := s.OCM.WorkV1().ManifestWorks(framework.Cluster1).Get(ctx, work.Name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -358,10 +359,10 @@ func TestExecutorThatDoesNotExist(t *testing.T) {
 	s.create(work)
 	s.reports(work.Name, metav1.ConditionTrue)
 	s.is("object", "first")
-	if _, err := s.managed.CoreV1().Namespaces().Get(t.Context(), s.executor.Namespace, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := s.ManagedClient.CoreV1().Namespaces().Get(t.Context(), s.executor.Namespace, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("its namespace exists, or: %v", err)
 	}
-	if _, err := s.managed.CoreV1().ServiceAccounts(s.executor.Namespace).Get(t.Context(), s.executor.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := s.ManagedClient.CoreV1().ServiceAccounts(s.executor.Namespace).Get(t.Context(), s.executor.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("it exists, or: %v", err)
 	}
 }
@@ -415,15 +416,15 @@ func TestExecutorDeliversClusterPermissions(t *testing.T) {
 	s := newScene(t, "deliveries")
 	s.executor.Name = permissionExecutor
 	place := s.now()
-	cp := create(t, s.ocm, permission("executor-delivered"))
-	eventually(t, "the ClusterPermission says that it is not applied", func(ctx context.Context) error {
-		cp, err := s.get(ctx, cp.Name)
+	cp := framework.CreatePermission(t, s.OCM, framework.Permission("executor-delivered"))
+	framework.Eventually(t, "the ClusterPermission says that it is not applied", func(ctx context.Context) error {
+		cp, err := s.GetPermission(ctx, cp.Name)
 		if err != nil {
 			return err
 		}
-		return hasCondition(cp, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse)
+		return framework.HasCondition(cp, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse)
 	})
-	delivered := must(s.work(t.Context(), cp))(t)
+	delivered := framework.Must(s.GetWork(t.Context(), cp))(t)
 	if got := delivered.Spec.Executor; got == nil || got.Subject.ServiceAccount.Name != permissionExecutor {
 		t.Fatalf("its work has the executor %v", got)
 	}
@@ -441,9 +442,9 @@ func TestExecutorDeliversClusterPermissions(t *testing.T) {
 
 	granted := time.Now()
 	s.grantEverywhere("executor-delivers", missing...)
-	s.present(t, objectsOf(cp.Name)...)
+	s.Present(t, framework.ObjectsOf(cp.Name)...)
 	s.took("a grant had its effect", granted)
-	s.applied(t, cp.Name)
+	s.Applied(t, cp.Name)
 	all := rbac(s.since(place))
 	for _, resource := range []string{"clusterroles", "clusterrolebindings", "roles", "rolebindings"} {
 		created := all.as(s.executor).verbs("create").done().filter(func(event *auditv1.Event) bool { return event.ObjectRef.Resource == resource })
@@ -451,9 +452,9 @@ func TestExecutorDeliversClusterPermissions(t *testing.T) {
 	}
 	s.no("requests of the agent itself", all.asItself())
 
-	if err := s.ocm.RbacV1alpha1().ClusterPermissions(cluster1).Delete(t.Context(), cp.Name, metav1.DeleteOptions{}); err != nil {
+	if err := s.OCM.RbacV1alpha1().ClusterPermissions(framework.Cluster1).Delete(t.Context(), cp.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s.absent(t, objectsOf(cp.Name)...)
-	s.noWorks(t, cp.Name)
+	s.Absent(t, framework.ObjectsOf(cp.Name)...)
+	s.NoWorks(t, cp.Name)
 }

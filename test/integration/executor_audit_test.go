@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -47,7 +48,7 @@ type requests []auditv1.Event
 func (s *scene) now() int64 {
 	s.t.Helper()
 	s.fence()
-	return must(localhub.AuditEnd(s.Members[0].AuditLog()))(s.t)
+	return framework.Must(localhub.AuditEnd(s.Members[0].AuditLog()))(s.t)
 }
 
 // since are the agent's requests from a place of the audit log to now.
@@ -65,12 +66,12 @@ func (s *scene) since(place int64) requests {
 func (s *scene) fence() {
 	s.t.Helper()
 	path := s.Members[0].AuditLog()
-	place := must(localhub.AuditEnd(path))(s.t)
+	place := framework.Must(localhub.AuditEnd(path))(s.t)
 	name := fmt.Sprintf("fence-%d", time.Now().UnixNano())
-	if _, err := s.managed.CoreV1().ConfigMaps(fences).Get(s.t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := s.ManagedClient.CoreV1().ConfigMaps(fences).Get(s.t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		s.t.Fatalf("a fence of the audit log: %v", err)
 	}
-	eventually(s.t, "the audit log has what was done before", func(context.Context) error {
+	framework.Eventually(s.t, "the audit log has what was done before", func(context.Context) error {
 		events, _, err := localhub.ReadAudit(path, place)
 		if err != nil {
 			return err

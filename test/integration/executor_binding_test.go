@@ -17,6 +17,7 @@ import (
 	authenticationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	authenticationclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/authentication/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
 // boundAccount is the account of the tests of bindings.
@@ -24,7 +25,7 @@ const boundAccount = "deployer"
 
 var (
 	// boundExecutor is where the agent says that this account is.
-	boundExecutor = types.NamespacedName{Namespace: accountsNamespace, Name: boundAccount}
+	boundExecutor = types.NamespacedName{Namespace: framework.AccountsNamespace, Name: boundAccount}
 
 	writeWorks = rbacv1.PolicyRule{
 		APIGroups: []string{workv1.GroupName}, Resources: []string{"manifestworks"}, Verbs: []string{"get", "create", "update", "patch"},
@@ -45,8 +46,8 @@ type bindingScene struct {
 func newBindingScene(t *testing.T) *bindingScene {
 	t.Helper()
 	f := shared(t)
-	s := &bindingScene{fleet: f, t: t, cluster: f.silentCluster(t)}
-	s.newAccount(boundAccount, accountsNamespace)
+	s := &bindingScene{fleet: f, t: t, cluster: f.SilentCluster(t)}
+	s.newAccount(boundAccount, framework.AccountsNamespace)
 	return s
 }
 
@@ -54,20 +55,20 @@ func newBindingScene(t *testing.T) *bindingScene {
 // all if that is empty.
 func (s *bindingScene) newAccount(name, namespace string) {
 	s.t.Helper()
-	createAccount(s.t, s.ocm, account(s.cluster, name))
+	framework.CreateAccount(s.t, s.OCM, framework.NewAccount(s.cluster, name))
 	if namespace != "" {
-		s.reportAccount(s.t, s.cluster, name, placedIn(namespace, name))
+		s.ReportAccount(s.t, s.cluster, name, framework.PlacedIn(namespace, name))
 	}
 }
 
 func (s *bindingScene) bindings() authenticationclient.ManagedServiceAccountBindingInterface {
-	return s.ocm.AuthenticationV1alpha1().ManagedServiceAccountBindings(s.cluster)
+	return s.OCM.AuthenticationV1alpha1().ManagedServiceAccountBindings(s.cluster)
 }
 
 // bind binds an account as an administrator.
 func (s *bindingScene) bind(account string, subjects ...rbacv1.Subject) *authenticationv1alpha1.ManagedServiceAccountBinding {
 	s.t.Helper()
-	return must(s.bindings().Create(s.t.Context(), accountBinding(account, subjects...), metav1.CreateOptions{}))(s.t)
+	return framework.Must(s.bindings().Create(s.t.Context(), accountBinding(account, subjects...), metav1.CreateOptions{}))(s.t)
 }
 
 func accountBinding(account string, subjects ...rbacv1.Subject) *authenticationv1alpha1.ManagedServiceAccountBinding {
@@ -80,43 +81,43 @@ func accountBinding(account string, subjects ...rbacv1.Subject) *authenticationv
 }
 
 // writer may write the works of the cluster, but is nowhere granted execute-as.
-func (s *bindingScene) writer(c *caller) *caller {
+func (s *bindingScene) writer(c *framework.Caller) *framework.Caller {
 	s.t.Helper()
-	c.may(s.t, s.cluster, writeWorks)
+	c.May(s.t, s.cluster, writeWorks)
 	return c
 }
 
-func (s *bindingScene) user(groups ...string) *caller {
+func (s *bindingScene) user(groups ...string) *framework.Caller {
 	s.t.Helper()
-	return s.writer(newCaller(s.t, s.Hub, "writer-"+rand.String(6), groups...))
+	return s.writer(framework.NewCaller(s.t, s.Hub, "writer-"+rand.String(6), groups...))
 }
 
 // newWork creates a work with an executor.
-func (s *bindingScene) newWork(c *caller, cluster string, executor types.NamespacedName) (*workv1.ManifestWork, error) {
-	work := configMapWork("bound-" + rand.String(6))
+func (s *bindingScene) newWork(c *framework.Caller, cluster string, executor types.NamespacedName) (*workv1.ManifestWork, error) {
+	work := framework.ConfigMapWork("bound-" + rand.String(6))
 	work.Namespace = cluster
 	work.Spec.Executor = executorOf(executor)
-	return c.ocm.WorkV1().ManifestWorks(cluster).Create(s.t.Context(), work, metav1.CreateOptions{})
+	return c.OCM.WorkV1().ManifestWorks(cluster).Create(s.t.Context(), work, metav1.CreateOptions{})
 }
 
 // mayExecute checks that a caller creates and changes works as an executor, in every way.
-func (s *bindingScene) mayExecute(c *caller, executor types.NamespacedName) *workv1.ManifestWork {
+func (s *bindingScene) mayExecute(c *framework.Caller, executor types.NamespacedName) *workv1.ManifestWork {
 	s.t.Helper()
 	work, err := s.newWork(c, s.cluster, executor)
 	if err != nil {
-		s.t.Fatalf("%s creates a work: %v", c.name, err)
+		s.t.Fatalf("%s creates a work: %v", c.Name, err)
 	}
 	for way, write := range s.changes(c, work.Name, executor) {
 		if err := write(); err != nil {
-			s.t.Errorf("%s changes a work by %s: %v", c.name, way, err)
+			s.t.Errorf("%s changes a work by %s: %v", c.Name, way, err)
 		}
 	}
 	return work
 }
 
 // changes are the ways to change the spec of a work.
-func (s *bindingScene) changes(c *caller, name string, executor types.NamespacedName) map[string]func() error {
-	ctx, works := s.t.Context(), c.ocm.WorkV1().ManifestWorks(s.cluster)
+func (s *bindingScene) changes(c *framework.Caller, name string, executor types.NamespacedName) map[string]func() error {
+	ctx, works := s.t.Context(), c.OCM.WorkV1().ManifestWorks(s.cluster)
 	manifest := func(value string) string {
 		return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"bound","namespace":"default"},"data":{"value":%q}}`, value+rand.String(6))
 	}
@@ -171,21 +172,21 @@ func TestExecutorBindingSubjects(t *testing.T) {
 	s := newBindingScene(t)
 	group := "writers-" + rand.String(6)
 	byName, byGroup, other := s.user(), s.user(group), s.user("others")
-	robot := s.writer(newAccountCaller(t, s.Hub, "default", "robot-"+rand.String(6)))
+	robot := s.writer(framework.NewAccountCaller(t, s.Hub, "default", "robot-"+rand.String(6)))
 
-	everybody := map[string]*caller{"user": byName, "group": byGroup, "service account": robot, "nobody": other}
+	everybody := map[string]*framework.Caller{"user": byName, "group": byGroup, "service account": robot, "nobody": other}
 	for _, c := range everybody {
 		_, err := s.newWork(c, s.cluster, boundExecutor)
 		s.mayNotExecute(err, s.cluster, boundExecutor)
 	}
-	s.bind(boundAccount, byName.subject, groupSubject(group), robot.subject)
+	s.bind(boundAccount, byName.Subject, groupSubject(group), robot.Subject)
 	var work *workv1.ManifestWork
 	for _, kind := range []string{"user", "group", "service account"} {
 		c := everybody[kind]
 		work = s.mayExecute(c, boundExecutor)
-		choice := must(s.ocm.WorkV1().ManifestWorks(s.cluster).Get(t.Context(), work.Name, metav1.GetOptions{}))(t).Status.ExecutorChoice
-		if choice == nil || choice.ChosenBy.Username != c.name {
-			t.Errorf("the executor was chosen by %v, not by %s", choice, c.name)
+		choice := framework.Must(s.OCM.WorkV1().ManifestWorks(s.cluster).Get(t.Context(), work.Name, metav1.GetOptions{}))(t).Status.ExecutorChoice
+		if choice == nil || choice.ChosenBy.Username != c.Name {
+			t.Errorf("the executor was chosen by %v, not by %s", choice, c.Name)
 		}
 	}
 	// A member of another group changes nothing of these works either.
@@ -203,17 +204,17 @@ func TestExecutorBindingSubjects(t *testing.T) {
 func TestExecutorBindingAllowsNoMore(t *testing.T) {
 	s := newBindingScene(t)
 	c := s.user()
-	s.newAccount("admin", accountsNamespace)
+	s.newAccount("admin", framework.AccountsNamespace)
 	s.newAccount("moved", "kube-system")
 	s.newAccount("silent", "")
 	for _, name := range []string{boundAccount, "moved", "silent", "absent"} {
-		s.bind(name, c.subject)
+		s.bind(name, c.Subject)
 	}
 	s.mayExecute(c, boundExecutor)
 
 	for name, executor := range map[string]types.NamespacedName{
-		"another account":               {Namespace: accountsNamespace, Name: "admin"},
-		"a name alike":                  {Namespace: accountsNamespace, Name: boundAccount + "2"},
+		"another account":               {Namespace: framework.AccountsNamespace, Name: "admin"},
+		"a name alike":                  {Namespace: framework.AccountsNamespace, Name: boundAccount + "2"},
 		"the account's name, elsewhere": {Namespace: "kube-system", Name: boundAccount},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -226,30 +227,30 @@ func TestExecutorBindingAllowsNoMore(t *testing.T) {
 
 	// From one executor to another takes leave for the new one.
 	work := s.mayExecute(c, boundExecutor)
-	admin := types.NamespacedName{Namespace: accountsNamespace, Name: "admin"}
-	chosen := must(json.Marshal(executorOf(admin)))(t)
-	_, err := c.ocm.WorkV1().ManifestWorks(s.cluster).Patch(t.Context(), work.Name, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"executor":%s}}`, chosen), metav1.PatchOptions{})
+	admin := types.NamespacedName{Namespace: framework.AccountsNamespace, Name: "admin"}
+	chosen := framework.Must(json.Marshal(executorOf(admin)))(t)
+	_, err := c.OCM.WorkV1().ManifestWorks(s.cluster).Patch(t.Context(), work.Name, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"executor":%s}}`, chosen), metav1.PatchOptions{})
 	s.mayNotExecute(err, s.cluster, admin)
 
 	// The same account of another cluster is another account.
 	elsewhere := newBindingScene(t)
-	c.may(t, elsewhere.cluster, writeWorks)
+	c.May(t, elsewhere.cluster, writeWorks)
 	_, err = elsewhere.newWork(c, elsewhere.cluster, boundExecutor)
 	elsewhere.mayNotExecute(err, elsewhere.cluster, boundExecutor)
 
 	// An account is where the agent says, and nowhere before it has said so.
-	absent, silent := types.NamespacedName{Namespace: accountsNamespace, Name: "absent"}, types.NamespacedName{Namespace: accountsNamespace, Name: "silent"}
+	absent, silent := types.NamespacedName{Namespace: framework.AccountsNamespace, Name: "absent"}, types.NamespacedName{Namespace: framework.AccountsNamespace, Name: "silent"}
 	for _, executor := range []types.NamespacedName{absent, silent} {
 		_, err = s.newWork(c, s.cluster, executor)
 		s.mayNotExecute(err, s.cluster, executor, executor.Name+"-users binds the user to ManagedServiceAccount "+executor.Name+", which no agent has reported to be on this cluster")
 	}
-	s.reportAccount(t, s.cluster, "silent", placedIn(accountsNamespace, "silent"))
-	eventually(t, "the reported account can be named", func(context.Context) error {
+	s.ReportAccount(t, s.cluster, "silent", framework.PlacedIn(framework.AccountsNamespace, "silent"))
+	framework.Eventually(t, "the reported account can be named", func(context.Context) error {
 		_, err := s.newWork(c, s.cluster, silent)
 		return err
 	})
-	asUsual, moved := types.NamespacedName{Namespace: accountsNamespace, Name: "moved"}, types.NamespacedName{Namespace: "kube-system", Name: "moved"}
-	eventually(t, "the server knows where the moved account is", func(context.Context) error {
+	asUsual, moved := types.NamespacedName{Namespace: framework.AccountsNamespace, Name: "moved"}, types.NamespacedName{Namespace: "kube-system", Name: "moved"}
+	framework.Eventually(t, "the server knows where the moved account is", func(context.Context) error {
 		_, err := s.newWork(c, s.cluster, moved)
 		return err
 	})
@@ -262,7 +263,7 @@ func TestExecutorBindingAllowsNoMore(t *testing.T) {
 func TestExecutorBindingEnds(t *testing.T) {
 	s := newBindingScene(t)
 	ctx, c := t.Context(), s.user()
-	binding := s.bind(boundAccount, c.subject)
+	binding := s.bind(boundAccount, c.Subject)
 	work := s.mayExecute(c, boundExecutor)
 	refused := func() {
 		t.Helper()
@@ -274,7 +275,7 @@ func TestExecutorBindingEnds(t *testing.T) {
 		_, err := s.newWork(c, s.cluster, boundExecutor)
 		s.mayNotExecute(err, s.cluster, boundExecutor)
 		// What leaves the spec alone is nobody's leave.
-		if _, err := c.ocm.WorkV1().ManifestWorks(s.cluster).Patch(ctx, work.Name, types.MergePatchType,
+		if _, err := c.OCM.WorkV1().ManifestWorks(s.cluster).Patch(ctx, work.Name, types.MergePatchType,
 			fmt.Appendf(nil, `{"metadata":{"labels":{"changed":%q}}}`, rand.String(6)), metav1.PatchOptions{}); err != nil {
 			t.Errorf("a label: %v", err)
 		}
@@ -282,25 +283,25 @@ func TestExecutorBindingEnds(t *testing.T) {
 
 	subjects := func(subjects ...rbacv1.Subject) {
 		t.Helper()
-		content := must(json.Marshal(map[string]any{"spec": map[string]any{"subjects": subjects}}))(t)
-		must(s.bindings().Patch(ctx, binding.Name, types.MergePatchType, content, metav1.PatchOptions{}))(t)
+		content := framework.Must(json.Marshal(map[string]any{"spec": map[string]any{"subjects": subjects}}))(t)
+		framework.Must(s.bindings().Patch(ctx, binding.Name, types.MergePatchType, content, metav1.PatchOptions{}))(t)
 	}
 	for range 5 {
-		subjects(*user("somebody-else"))
+		subjects(*framework.UserSubject("somebody-else"))
 		refused()
-		subjects(*user("somebody-else"), c.subject)
+		subjects(*framework.UserSubject("somebody-else"), c.Subject)
 		s.mayExecute(c, boundExecutor)
 	}
 
 	// One that somebody else still holds up is as good as gone.
-	held := must(s.bindings().Patch(ctx, binding.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":["example.com/held"]}}`), metav1.PatchOptions{}))(t)
+	held := framework.Must(s.bindings().Patch(ctx, binding.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":["example.com/held"]}}`), metav1.PatchOptions{}))(t)
 	if err := s.bindings().Delete(ctx, held.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	refused()
-	must(s.bindings().Patch(ctx, binding.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}))(t)
+	framework.Must(s.bindings().Patch(ctx, binding.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}))(t)
 
-	s.bind(boundAccount, c.subject)
+	s.bind(boundAccount, c.Subject)
 	s.mayExecute(c, boundExecutor)
 	if err := s.bindings().Delete(ctx, binding.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -313,10 +314,10 @@ func TestExecutorBindingEnds(t *testing.T) {
 func TestExecutorBindingTakesLeave(t *testing.T) {
 	s := newBindingScene(t)
 	ctx := t.Context()
-	s.newAccount("admin", accountsNamespace)
+	s.newAccount("admin", framework.AccountsNamespace)
 	c := s.user()
-	c.may(t, s.cluster, writeAccountBindings)
-	mine := c.ocm.AuthenticationV1alpha1().ManagedServiceAccountBindings(s.cluster)
+	c.May(t, s.cluster, writeAccountBindings)
+	mine := c.OCM.AuthenticationV1alpha1().ManagedServiceAccountBindings(s.cluster)
 	leave := rbacv1.PolicyRule{
 		APIGroups: []string{authenticationv1alpha1.GroupName}, Resources: []string{"managedserviceaccounts"},
 		ResourceNames: []string{boundAccount}, Verbs: []string{"bind"},
@@ -333,29 +334,29 @@ func TestExecutorBindingTakesLeave(t *testing.T) {
 	apply := func(subjects ...rbacv1.Subject) error {
 		binding := accountBinding(boundAccount, subjects...)
 		binding.APIVersion, binding.Kind = authenticationv1alpha1.SchemeGroupVersion.String(), "ManagedServiceAccountBinding"
-		_, err := mine.Patch(ctx, binding.Name, types.ApplyPatchType, must(json.Marshal(binding))(t), metav1.PatchOptions{FieldManager: "test", Force: new(true)})
+		_, err := mine.Patch(ctx, binding.Name, types.ApplyPatchType, framework.Must(json.Marshal(binding))(t), metav1.PatchOptions{FieldManager: "test", Force: new(true)})
 		return err
 	}
 
-	_, err := mine.Create(ctx, accountBinding(boundAccount, c.subject), metav1.CreateOptions{})
+	_, err := mine.Create(ctx, accountBinding(boundAccount, c.Subject), metav1.CreateOptions{})
 	refused(err)
-	_, err = mine.Create(ctx, accountBinding(boundAccount, c.subject), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	_, err = mine.Create(ctx, accountBinding(boundAccount, c.Subject), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	refused(err)
-	refused(apply(c.subject))
-	if list := must(s.bindings().List(ctx, metav1.ListOptions{}))(t); len(list.Items) > 0 {
+	refused(apply(c.Subject))
+	if list := framework.Must(s.bindings().List(ctx, metav1.ListOptions{}))(t); len(list.Items) > 0 {
 		t.Fatalf("what was refused is stored: %v", list.Items)
 	}
 	_, err = s.newWork(c, s.cluster, boundExecutor)
 	s.mayNotExecute(err, s.cluster, boundExecutor)
 
 	// Nor can one be made of another's.
-	theirs := s.bind(boundAccount, *user("somebody-else"))
-	toMe := must(json.Marshal(map[string]any{"spec": map[string]any{"subjects": []rbacv1.Subject{c.subject}}}))(t)
+	theirs := s.bind(boundAccount, *framework.UserSubject("somebody-else"))
+	toMe := framework.Must(json.Marshal(map[string]any{"spec": map[string]any{"subjects": []rbacv1.Subject{c.Subject}}}))(t)
 	_, err = mine.Patch(ctx, theirs.Name, types.MergePatchType, toMe, metav1.PatchOptions{})
 	refused(err)
-	refused(apply(c.subject))
+	refused(apply(c.Subject))
 	changed := theirs.DeepCopy()
-	changed.Spec.Subjects = append(changed.Spec.Subjects, c.subject)
+	changed.Spec.Subjects = append(changed.Spec.Subjects, c.Subject)
 	_, err = mine.Update(ctx, changed, metav1.UpdateOptions{})
 	refused(err)
 	// Not even to take somebody out of it, which deleting it takes another verb for.
@@ -366,13 +367,13 @@ func TestExecutorBindingTakesLeave(t *testing.T) {
 	}
 
 	// The rule that the refusal names is all it takes, for this account.
-	c.may(t, s.cluster, leave)
-	eventually(t, "the rule has helped", func(ctx context.Context) error {
+	c.May(t, s.cluster, leave)
+	framework.Eventually(t, "the rule has helped", func(ctx context.Context) error {
 		_, err := mine.Patch(ctx, theirs.Name, types.MergePatchType, toMe, metav1.PatchOptions{})
 		return err
 	})
 	s.mayExecute(c, boundExecutor)
-	_, err = mine.Create(ctx, accountBinding("admin", c.subject), metav1.CreateOptions{})
+	_, err = mine.Create(ctx, accountBinding("admin", c.Subject), metav1.CreateOptions{})
 	if !apierrors.IsForbidden(err) || !slices.Equal(ruleIn(t, err.Error()).ResourceNames, []string{"admin"}) {
 		t.Errorf("leave for one account is leave for another: %v", err)
 	}
@@ -387,34 +388,34 @@ func TestExecutorBindingTakesLeave(t *testing.T) {
 func TestExecutorBindingForm(t *testing.T) {
 	s := newBindingScene(t)
 	ctx := t.Context()
-	admin := newCaller(t, s.Hub, "binder-"+rand.String(6), "system:masters")
-	bindings := admin.ocm.AuthenticationV1alpha1().ManagedServiceAccountBindings(s.cluster)
+	admin := framework.NewCaller(t, s.Hub, "binder-"+rand.String(6), "system:masters")
+	bindings := admin.OCM.AuthenticationV1alpha1().ManagedServiceAccountBindings(s.cluster)
 
 	// Users and groups need no API group, as in seed 000.
 	binding := accountBinding(boundAccount, rbacv1.Subject{Kind: rbacv1.UserKind, Name: "dave"})
-	created := must(bindings.Create(ctx, binding, metav1.CreateOptions{}))(t)
+	created := framework.Must(bindings.Create(ctx, binding, metav1.CreateOptions{}))(t)
 	if created.Spec.Ref.Namespace != s.cluster || created.Spec.Subjects[0].APIGroup != rbacv1.GroupName {
 		t.Errorf("stored is %v", created.Spec)
 	}
-	if texts := admin.warnings.take(); len(texts) > 0 {
+	if texts := admin.Warnings.Take(); len(texts) > 0 {
 		t.Errorf("warnings: %q", texts)
 	}
 	// What leaves the namespace out means no other one.
 	created.Spec.Ref.Namespace = ""
-	if updated := must(bindings.Update(ctx, created, metav1.UpdateOptions{}))(t); updated.Generation != created.Generation || updated.Spec.Ref.Namespace != s.cluster {
+	if updated := framework.Must(bindings.Update(ctx, created, metav1.UpdateOptions{}))(t); updated.Generation != created.Generation || updated.Spec.Ref.Namespace != s.cluster {
 		t.Errorf("stored is %v, generation %d", updated.Spec, updated.Generation)
 	}
-	must(bindings.Patch(ctx, created.Name, types.MergePatchType, []byte(`{"spec":{"subjects":[]}}`), metav1.PatchOptions{}))(t)
-	if texts := admin.warnings.take(); len(texts) != 1 || !strings.Contains(texts[0], "names nobody") {
+	framework.Must(bindings.Patch(ctx, created.Name, types.MergePatchType, []byte(`{"spec":{"subjects":[]}}`), metav1.PatchOptions{}))(t)
+	if texts := admin.Warnings.Take(); len(texts) != 1 || !strings.Contains(texts[0], "names nobody") {
 		t.Errorf("warnings: %q", texts)
 	}
 
-	elsewhere := accountBinding("elsewhere", *user("dave"))
-	elsewhere.Spec.Ref.Namespace = cluster1
+	elsewhere := accountBinding("elsewhere", *framework.UserSubject("dave"))
+	elsewhere.Spec.Ref.Namespace = framework.Cluster1
 	if _, err := bindings.Create(ctx, elsewhere, metav1.CreateOptions{}); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.ref.namespace") {
 		t.Errorf("an account of another namespace: got %v, not 422", err)
 	}
-	table := must(s.kubectl(t, "", "-n", s.cluster, "get", "msab", "-o", "wide"))(t)
+	table := framework.Must(s.Kubectl(t, "", "-n", s.cluster, "get", "msab", "-o", "wide"))(t)
 	for _, text := range []string{"ACCOUNT", "SUBJECTS", "SERVICE ACCOUNTS", created.Name} {
 		if !strings.Contains(table, text) {
 			t.Errorf("kubectl shows no %s:\n%s", text, table)

@@ -13,6 +13,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
 // An executor cannot make what would give anybody more than it holds itself, and the
@@ -78,8 +79,11 @@ func TestExecutorCannotEscalate(t *testing.T) {
 					return event.ObjectRef.APIGroup == rbacv1.GroupName || event.ObjectRef.Resource == "configmaps"
 				}))
 				s.none(name)
-				for _, o := range []object{{"ClusterRoleBinding", "", name}, {"ClusterRole", "", name}, {"Role", s.namespace, name}, {"RoleBinding", s.namespace, name}, {"RoleBinding", "kube-system", name}} {
-					if _, err := read(t.Context(), s.managed, o); !apierrors.IsNotFound(err) {
+				for _, o := range []framework.Object{
+					framework.NewObject("ClusterRoleBinding", "", name), framework.NewObject("ClusterRole", "", name), framework.NewObject("Role", s.namespace, name),
+					framework.NewObject("RoleBinding", s.namespace, name), framework.NewObject("RoleBinding", "kube-system", name),
+				} {
+					if _, err := framework.ReadObject(t.Context(), s.ManagedClient, o); !apierrors.IsNotFound(err) {
 						t.Errorf("%s exists, or: %v", o, err)
 					}
 				}
@@ -106,15 +110,15 @@ func TestExecutorGivesAwayWhatItHolds(t *testing.T) {
 		spec.Workload.Manifests = rawManifests(role("secrets"), binding)
 	})
 	refused := s.refused(work.Name)
-	given := must(s.managed.RbacV1().Roles(s.namespace).Get(t.Context(), "given", metav1.GetOptions{}))(t)
+	given := framework.Must(s.ManagedClient.RbacV1().Roles(s.namespace).Get(t.Context(), "given", metav1.GetOptions{}))(t)
 	if !slices.Equal(given.Rules[0].Resources, []string{"configmaps"}) {
 		t.Errorf("the role became %v", given.Rules)
 	}
 	// Of a role: the verb escalate on it; of a binding: bind on the role.
 	s.grant("allowed", slices.Concat(rulesIn(s.t, s.said(refused, 0)), rulesIn(s.t, s.said(refused, 1)))...)
 	s.reports(work.Name, metav1.ConditionTrue)
-	eventually(t, "the role has changed", func(ctx context.Context) error {
-		given, err := s.managed.RbacV1().Roles(s.namespace).Get(ctx, "given", metav1.GetOptions{})
+	framework.Eventually(t, "the role has changed", func(ctx context.Context) error {
+		given, err := s.ManagedClient.RbacV1().Roles(s.namespace).Get(ctx, "given", metav1.GetOptions{})
 		if err == nil && !slices.Equal(given.Rules[0].Resources, []string{"secrets"}) {
 			return fmt.Errorf("it has %v", given.Rules)
 		}

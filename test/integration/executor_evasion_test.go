@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -21,43 +19,8 @@ import (
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	workclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/work/v1"
-	"open-cluster-management.io/hub-apiserver/test/localhub"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 )
-
-// withFlags starts a server for each set of flags. They share the data of the fleet's own
-// server, which runs the controllers.
-func (f *fleet) withFlags(t *testing.T, flags ...[]string) []*localhub.APIServer {
-	t.Helper()
-	etcd := "unix://" + filepath.Join(argument(t, f.Server.Args, "--data-dir="), "client")
-	var wg sync.WaitGroup
-	servers, errs := make([]*localhub.APIServer, len(flags)), make([]error, len(flags))
-	for i, args := range flags {
-		dir := filepath.Join(ownDir(t), fmt.Sprintf("server-%d", i))
-		servers[i] = must(localhub.NewAPIServer(localhub.APIServerOptions{
-			Hub: f.Hub, Name: fmt.Sprintf("server-%d", i), Dir: dir, Granted: true, EtcdServers: []string{etcd},
-			Args: append([]string{"--search-engine=none"}, args...),
-		}))(t)
-		stopLater(t, servers[i].Stop)
-		wg.Go(func() { errs[i] = servers[i].Start(t.Context()) })
-	}
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	return servers
-}
-
-// at returns the client of a caller that talks to one server.
-func (c *caller) at(t *testing.T, server *localhub.APIServer) *versioned.Clientset {
-	t.Helper()
-	config, err := server.UserConfig(c.name, c.groups...)
-	if err == nil {
-		config.WarningHandler = &c.warnings
-	}
-	return ocmClient(t, config, err)
-}
 
 // Outcomes of an attempt to write a ManifestWork: an error is its status code.
 const (
@@ -305,25 +268,25 @@ func (e evasion) send(ctx context.Context, client *versioned.Clientset, cluster,
 func TestNilExecutorCannotBeEvaded(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	cluster := f.silentCluster(t)
+	cluster := f.SilentCluster(t)
 	writeStatus := rbacv1.PolicyRule{APIGroups: []string{workv1.GroupName}, Resources: []string{"manifestworks/status"}, Verbs: []string{"update", "patch"}}
-	stranger, deployer := newCaller(t, f.Hub, "evading-stranger"), newCaller(t, f.Hub, "evading-deployer")
-	stranger.may(t, cluster, writeWorks, writeStatus)
-	deployer.may(t, cluster, writeWorks, writeStatus, executeAs(executorName(judgedExecutor)))
+	stranger, deployer := framework.NewCaller(t, f.Hub, "evading-stranger"), framework.NewCaller(t, f.Hub, "evading-deployer")
+	stranger.May(t, cluster, writeWorks, writeStatus)
+	deployer.May(t, cluster, writeWorks, writeStatus, executeAs(executorName(judgedExecutor)))
 	modes := []string{"Check", "Deny"}
-	servers := f.withFlags(t, []string{"--nil-executor=Check"}, []string{"--nil-executor=Deny", "--work-executor=apps/permissions"})
+	servers := f.StartServers(t, []string{"--nil-executor=Check"}, []string{"--nil-executor=Deny", "--work-executor=apps/permissions"})
 	attempts := evasions()
 	// Only with Check can the administrator create targets without an executor.
 	config, err := servers[0].UserConfig("admin", "system:masters")
-	admin := ocmClient(t, config, err)
+	admin := framework.OCMClient(t, config, err)
 	t.Run("all", func(t *testing.T) {
 		for i, mode := range modes {
-			for _, c := range []*caller{stranger, deployer} {
-				t.Run(mode+" "+c.name, func(t *testing.T) {
+			for _, c := range []*framework.Caller{stranger, deployer} {
+				t.Run(mode+" "+c.Name, func(t *testing.T) {
 					t.Parallel()
 					e := &evader{
-						client: c.at(t, servers[i]), works: admin.WorkV1().ManifestWorks(cluster), cluster: cluster,
-						prefix: strings.ToLower(mode) + "-" + c.name, targets: map[string]*workv1.ManifestWork{},
+						client: c.At(t, servers[i]), works: admin.WorkV1().ManifestWorks(cluster), cluster: cluster,
+						prefix: strings.ToLower(mode) + "-" + c.Name, targets: map[string]*workv1.ManifestWork{},
 					}
 					for _, attempt := range attempts {
 						want := attempt.stranger
@@ -344,10 +307,10 @@ func TestNilExecutorCannotBeEvaded(t *testing.T) {
 		}
 	})
 	// Refused creations have stored nothing under any name.
-	works := must(admin.WorkV1().ManifestWorks(cluster).List(t.Context(), metav1.ListOptions{}))(t)
+	works := framework.Must(admin.WorkV1().ManifestWorks(cluster).List(t.Context(), metav1.ListOptions{}))(t)
 	for _, work := range works.Items {
 		prepared := strings.Contains(work.Name, "-target-")
-		if !prepared && (!strings.Contains(work.Name, deployer.name) || !equality.Semantic.DeepEqual(work.Spec.Executor, executorOf(judgedExecutor))) {
+		if !prepared && (!strings.Contains(work.Name, deployer.Name) || !equality.Semantic.DeepEqual(work.Spec.Executor, executorOf(judgedExecutor))) {
 			t.Errorf("%s is stored with executor %v", work.Name, work.Spec.Executor)
 		}
 	}

@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -42,21 +43,22 @@ const (
 
 // audited starts, once, the fleet of all tests that read the audit log of the managed cluster.
 var audited = sync.OnceValues(func() (*fleet, error) {
-	dir, err := tempDir()
+	dir, err := framework.TempDir()
 	if err != nil {
 		return nil, err
 	}
-	f, err := startFleet(context.Background(), localhub.FleetOptions{
-		Dir: filepath.Join(dir, "audited"), Clusters: []string{cluster1}, NoFsync: true,
+	f, err := framework.StartFleet(context.Background(), localhub.FleetOptions{
+		Dir: filepath.Join(dir, "audited"), Clusters: []string{framework.Cluster1}, NoFsync: true,
 		ManagedAuditPolicy: requestsOfAgent,
 		APIServerArgs:      []string{"--work-executor=" + executorHome + "/" + permissionExecutor},
 		// An inventory is made of lists of everything.
 		AgentArgs: []string{"--inventory=false"},
 	})
-	if err == nil {
-		stopAtEnd(f.Stop)
+	if err != nil {
+		return nil, err
 	}
-	return f, err
+	framework.StopAtEnd(f.Stop)
+	return &fleet{f}, nil
 })
 
 // Modes of the agent.
@@ -94,11 +96,11 @@ func newScene(t *testing.T, name string) *scene {
 func (s *scene) newNamespace(name string) {
 	s.t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if _, err := s.managed.CoreV1().Namespaces().Create(s.t.Context(), namespace, metav1.CreateOptions{}); err != nil {
+	if _, err := s.ManagedClient.CoreV1().Namespaces().Create(s.t.Context(), namespace, metav1.CreateOptions{}); err != nil {
 		s.t.Fatal(err)
 	}
 	s.atEnd(func(ctx context.Context) error {
-		return s.managed.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})
+		return s.ManagedClient.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})
 	})
 }
 
@@ -174,7 +176,7 @@ func (s *scene) grant(name string, rules ...rbacv1.PolicyRule) {
 // grantIn is grant for any namespace and any subjects.
 func (s *scene) grantIn(namespace, name string, rules []rbacv1.PolicyRule, subjects ...rbacv1.Subject) {
 	s.t.Helper()
-	rbac := s.managed.RbacV1()
+	rbac := s.ManagedClient.RbacV1()
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Rules: rules}
 	if _, err := rbac.Roles(namespace).Create(s.t.Context(), role, metav1.CreateOptions{}); err != nil {
 		s.t.Fatal(err)
@@ -188,7 +190,7 @@ func (s *scene) grantIn(namespace, name string, rules []rbacv1.PolicyRule, subje
 // bind binds subjects to the Role of the same name.
 func (s *scene) bind(namespace, name string, subjects ...rbacv1.Subject) {
 	s.t.Helper()
-	rbac := s.managed.RbacV1()
+	rbac := s.ManagedClient.RbacV1()
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
@@ -205,7 +207,7 @@ func (s *scene) bind(namespace, name string, subjects ...rbacv1.Subject) {
 // grantEverywhere allows the executor something on the whole cluster.
 func (s *scene) grantEverywhere(name string, rules ...rbacv1.PolicyRule) {
 	s.t.Helper()
-	rbac := s.managed.RbacV1()
+	rbac := s.ManagedClient.RbacV1()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}
 	if _, err := rbac.ClusterRoles().Create(s.t.Context(), role, metav1.CreateOptions{}); err != nil {
 		s.t.Fatal(err)
@@ -227,7 +229,7 @@ func (s *scene) grantEverywhere(name string, rules ...rbacv1.PolicyRule) {
 // setRules replaces the rules of a Role in the scene's namespace.
 func (s *scene) setRules(name string, rules ...rbacv1.PolicyRule) {
 	s.t.Helper()
-	roles := s.managed.RbacV1().Roles(s.namespace)
+	roles := s.ManagedClient.RbacV1().Roles(s.namespace)
 	s.retry(func() error {
 		role, err := roles.Get(s.t.Context(), name, metav1.GetOptions{})
 		if err != nil {
@@ -242,7 +244,7 @@ func (s *scene) setRules(name string, rules ...rbacv1.PolicyRule) {
 // setSubjects replaces the subjects of a RoleBinding in the scene's namespace.
 func (s *scene) setSubjects(name string, subjects ...rbacv1.Subject) {
 	s.t.Helper()
-	bindings := s.managed.RbacV1().RoleBindings(s.namespace)
+	bindings := s.ManagedClient.RbacV1().RoleBindings(s.namespace)
 	s.retry(func() error {
 		binding, err := bindings.Get(s.t.Context(), name, metav1.GetOptions{})
 		if err != nil {
@@ -257,7 +259,7 @@ func (s *scene) setSubjects(name string, subjects ...rbacv1.Subject) {
 // unbind deletes a RoleBinding in the scene's namespace.
 func (s *scene) unbind(name string) {
 	s.t.Helper()
-	if err := s.managed.RbacV1().RoleBindings(s.namespace).Delete(s.t.Context(), name, metav1.DeleteOptions{}); err != nil {
+	if err := s.ManagedClient.RbacV1().RoleBindings(s.namespace).Delete(s.t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -282,8 +284,8 @@ func (s *scene) deniedTo(user string, groups []string, attributes authorizationv
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: user, Groups: groups, ResourceAttributes: &attributes,
 	}}
-	eventually(s.t, "the managed cluster denies "+user, func(ctx context.Context) error {
-		answer, err := s.managed.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+	framework.Eventually(s.t, "the managed cluster denies "+user, func(ctx context.Context) error {
+		answer, err := s.ManagedClient.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 		if err == nil && answer.Status.Allowed {
 			return errors.New(answer.Status.Reason)
 		}
@@ -320,7 +322,7 @@ func rawManifests(contents ...string) []workv1.Manifest {
 // workOf is a work of the scene's executor, named after the scene.
 func (s *scene) workOf(contents ...string) *workv1.ManifestWork {
 	return &workv1.ManifestWork{
-		ObjectMeta: metav1.ObjectMeta{Namespace: cluster1, Name: s.namespace},
+		ObjectMeta: metav1.ObjectMeta{Namespace: framework.Cluster1, Name: s.namespace},
 		Spec: workv1.ManifestWorkSpec{
 			Workload: workv1.ManifestsTemplate{Manifests: rawManifests(contents...)},
 			Executor: executorOf(s.executor),
@@ -355,7 +357,7 @@ func (s *scene) create(works ...*workv1.ManifestWork) {
 // change changes the spec of a work.
 func (s *scene) change(name string, change func(*workv1.ManifestWorkSpec)) {
 	s.t.Helper()
-	works := s.ocm.WorkV1().ManifestWorks(cluster1)
+	works := s.OCM.WorkV1().ManifestWorks(framework.Cluster1)
 	s.retry(func() error {
 		work, err := works.Get(s.t.Context(), name, metav1.GetOptions{})
 		if err != nil {
@@ -371,9 +373,9 @@ func (s *scene) change(name string, change func(*workv1.ManifestWorkSpec)) {
 func (s *scene) reports(name string, want metav1.ConditionStatus) *workv1.ManifestWork {
 	s.t.Helper()
 	var work *workv1.ManifestWork
-	eventually(s.t, fmt.Sprintf("work %s reports Applied %s", name, want), func(ctx context.Context) error {
+	framework.Eventually(s.t, fmt.Sprintf("work %s reports Applied %s", name, want), func(ctx context.Context) error {
 		var err error
-		if work, err = s.ocm.WorkV1().ManifestWorks(cluster1).Get(ctx, name, metav1.GetOptions{}); err != nil {
+		if work, err = s.OCM.WorkV1().ManifestWorks(framework.Cluster1).Get(ctx, name, metav1.GetOptions{}); err != nil {
 			return err
 		}
 		applied := meta.FindStatusCondition(work.Status.Conditions, workv1.WorkApplied)
@@ -416,7 +418,7 @@ func (s *scene) refused(name string) *workv1.ManifestWork {
 
 // value reads a ConfigMap of the scene as an administrator.
 func (s *scene) value(ctx context.Context, name string) (string, error) {
-	object, err := s.managed.CoreV1().ConfigMaps(s.namespace).Get(ctx, name, metav1.GetOptions{})
+	object, err := s.ManagedClient.CoreV1().ConfigMaps(s.namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return "", err
 	}
@@ -426,7 +428,7 @@ func (s *scene) value(ctx context.Context, name string) (string, error) {
 // has waits until a ConfigMap has a value.
 func (s *scene) has(name, want string) {
 	s.t.Helper()
-	eventually(s.t, fmt.Sprintf("ConfigMap %s is %q", name, want), func(ctx context.Context) error {
+	framework.Eventually(s.t, fmt.Sprintf("ConfigMap %s is %q", name, want), func(ctx context.Context) error {
 		if got, err := s.value(ctx, name); err != nil || got != want {
 			return fmt.Errorf("it is %q, %w", got, err)
 		}
@@ -454,7 +456,7 @@ func (s *scene) none(name string) {
 func (s *scene) set(name, value string) {
 	s.t.Helper()
 	patch := fmt.Appendf(nil, `{"data":{"value":%q}}`, value)
-	if _, err := s.managed.CoreV1().ConfigMaps(s.namespace).Patch(s.t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := s.ManagedClient.CoreV1().ConfigMaps(s.namespace).Patch(s.t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -462,13 +464,13 @@ func (s *scene) set(name, value string) {
 // gone deletes a work and waits until the hub has it no more.
 func (s *scene) gone(name string) {
 	s.t.Helper()
-	works := s.ocm.WorkV1().ManifestWorks(cluster1)
+	works := s.OCM.WorkV1().ManifestWorks(framework.Cluster1)
 	if err := works.Delete(s.t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		s.t.Fatal(err)
 	}
-	eventually(s.t, "work "+name+" is gone", func(ctx context.Context) error {
+	framework.Eventually(s.t, "work "+name+" is gone", func(ctx context.Context) error {
 		_, err := works.Get(ctx, name, metav1.GetOptions{})
-		return isGone(err)
+		return framework.IsGone(err)
 	})
 }
 

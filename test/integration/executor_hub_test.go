@@ -17,6 +17,7 @@ import (
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	workclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/work/v1"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
 // judgedExecutor is the executor of the works whose writers are judged.
@@ -54,7 +55,7 @@ func appliedWork(name, rest string) []byte {
 // asJSON is the JSON of an executor.
 func asJSON(t *testing.T, executor types.NamespacedName) string {
 	t.Helper()
-	return string(must(json.Marshal(executorOf(executor)))(t))
+	return string(framework.Must(json.Marshal(executorOf(executor)))(t))
 }
 
 // workCreations are the ways to make a work with an executor.
@@ -161,49 +162,49 @@ func ruleIn(t *testing.T, message string) rbacv1.PolicyRule {
 // which a user has by a Role of its own or by that of a group.
 func TestExecutorIsNamedByThoseWhoMay(t *testing.T) {
 	f := shared(t)
-	cluster := f.silentCluster(t)
-	stranger := newCaller(t, f.Hub, "stranger", "visitors")
-	byName := newCaller(t, f.Hub, "named-deployer")
-	byGroup := newCaller(t, f.Hub, "member", "deployers")
-	elsewhere := newCaller(t, f.Hub, "deployer-elsewhere")
-	byAccount := newAccountCaller(t, f.Hub, "default", "default")
-	for _, c := range []*caller{stranger, byName, byGroup, elsewhere, byAccount} {
-		c.may(t, cluster, writeWorks)
+	cluster := f.SilentCluster(t)
+	stranger := framework.NewCaller(t, f.Hub, "stranger", "visitors")
+	byName := framework.NewCaller(t, f.Hub, "named-deployer")
+	byGroup := framework.NewCaller(t, f.Hub, "member", "deployers")
+	elsewhere := framework.NewCaller(t, f.Hub, "deployer-elsewhere")
+	byAccount := framework.NewAccountCaller(t, f.Hub, "default", "default")
+	for _, c := range []*framework.Caller{stranger, byName, byGroup, elsewhere, byAccount} {
+		c.May(t, cluster, writeWorks)
 	}
-	byName.may(t, cluster, executeAs(executorName(judgedExecutor)))
-	byAccount.may(t, cluster, executeAs(executorName(judgedExecutor)))
-	byGroup.subject = groupSubject("deployers")
-	byGroup.may(t, cluster, executeAs(executorName(judgedExecutor)))
+	byName.May(t, cluster, executeAs(executorName(judgedExecutor)))
+	byAccount.May(t, cluster, executeAs(executorName(judgedExecutor)))
+	byGroup.Subject = groupSubject("deployers")
+	byGroup.May(t, cluster, executeAs(executorName(judgedExecutor)))
 	// The rule holds in the namespace of the Role, and for the name that it has.
-	elsewhere.may(t, "default", executeAs())
-	elsewhere.may(t, cluster, executeAs("system:serviceaccount:apps:other", "system:serviceaccount::klusterlet-work-sa"))
+	elsewhere.May(t, "default", executeAs())
+	elsewhere.May(t, cluster, executeAs("system:serviceaccount:apps:other", "system:serviceaccount::klusterlet-work-sa"))
 
-	for _, c := range []*caller{stranger, elsewhere} {
-		for way, create := range workCreations(t, c.ocm.WorkV1().ManifestWorks(cluster), "of-nobody", judgedExecutor) {
-			workRefused(t, way, create(), c.name, cluster, judgedExecutor)
+	for _, c := range []*framework.Caller{stranger, elsewhere} {
+		for way, create := range workCreations(t, c.OCM.WorkV1().ManifestWorks(cluster), "of-nobody", judgedExecutor) {
+			workRefused(t, way, create(), c.Name, cluster, judgedExecutor)
 		}
 	}
-	left := must(f.ocm.WorkV1().ManifestWorks(cluster).List(t.Context(), metav1.ListOptions{}))(t)
+	left := framework.Must(f.OCM.WorkV1().ManifestWorks(cluster).List(t.Context(), metav1.ListOptions{}))(t)
 	if len(left.Items) > 0 {
 		t.Errorf("refused and stored: %v", left.Items[0].Name)
 	}
-	for i, c := range []*caller{byName, byGroup, byAccount} {
-		works := c.ocm.WorkV1().ManifestWorks(cluster)
+	for i, c := range []*framework.Caller{byName, byGroup, byAccount} {
+		works := c.OCM.WorkV1().ManifestWorks(cluster)
 		name := fmt.Sprintf("of-%d", i)
 		for way, create := range workCreations(t, works, name, judgedExecutor) {
 			if err := create(); err != nil {
-				t.Errorf("%s by %s: %v", way, c.name, err)
+				t.Errorf("%s by %s: %v", way, c.Name, err)
 			}
 		}
 		for way, change := range workChanges(t, works, name, "changed", judgedExecutor) {
 			if err := change(); err != nil {
-				t.Errorf("%s by %s: %v", way, c.name, err)
+				t.Errorf("%s by %s: %v", way, c.Name, err)
 			}
 		}
 		// Another executor is another matter.
 		other := types.NamespacedName{Namespace: "kube-system", Name: "admin"}
 		for way, change := range workChanges(t, works, name, "taken", other) {
-			workRefused(t, way, change(), c.name, cluster, other)
+			workRefused(t, way, change(), c.Name, cluster, other)
 		}
 	}
 }
@@ -212,15 +213,15 @@ func TestExecutorIsNamedByThoseWhoMay(t *testing.T) {
 // nothing of its spec (W5), and everything else of it.
 func TestExecutorJudgesEveryChangeOfASpec(t *testing.T) {
 	f := shared(t)
-	ctx, cluster := t.Context(), f.silentCluster(t)
-	stranger := newCaller(t, f.Hub, "stranger")
-	stranger.may(t, cluster, writeWorks, rbacv1.PolicyRule{APIGroups: []string{workv1.GroupName}, Resources: []string{"manifestworks/status"}, Verbs: []string{"update", "patch"}})
-	works := f.ocm.WorkV1().ManifestWorks(cluster)
-	created := must(works.Create(ctx, judgedWork("kept", executorOf(judgedExecutor)), metav1.CreateOptions{}))(t)
+	ctx, cluster := t.Context(), f.SilentCluster(t)
+	stranger := framework.NewCaller(t, f.Hub, "stranger")
+	stranger.May(t, cluster, writeWorks, rbacv1.PolicyRule{APIGroups: []string{workv1.GroupName}, Resources: []string{"manifestworks/status"}, Verbs: []string{"update", "patch"}})
+	works := f.OCM.WorkV1().ManifestWorks(cluster)
+	created := framework.Must(works.Create(ctx, judgedWork("kept", executorOf(judgedExecutor)), metav1.CreateOptions{}))(t)
 
-	theirs := stranger.ocm.WorkV1().ManifestWorks(cluster)
+	theirs := stranger.OCM.WorkV1().ManifestWorks(cluster)
 	for way, change := range workChanges(t, theirs, "kept", "hijacked", judgedExecutor) {
-		workRefused(t, way, change(), stranger.name, cluster, judgedExecutor)
+		workRefused(t, way, change(), stranger.Name, cluster, judgedExecutor)
 	}
 
 	patch := func(kind types.PatchType, content string, options metav1.PatchOptions, subresources ...string) func() error {
@@ -229,8 +230,8 @@ func TestExecutorJudgesEveryChangeOfASpec(t *testing.T) {
 			return err
 		}
 	}
-	workRefused(t, "without the executor", patch(types.MergePatchType, `{"spec":{"executor":null}}`, metav1.PatchOptions{})(), stranger.name, cluster, judgedExecutor)
-	_, agent := f.agentOf(t, cluster)
+	workRefused(t, "without the executor", patch(types.MergePatchType, `{"spec":{"executor":null}}`, metav1.PatchOptions{})(), stranger.Name, cluster, judgedExecutor)
+	_, agent := f.AgentOf(t, cluster)
 	asAgent := agent.WorkV1().ManifestWorks(cluster)
 	for way, write := range map[string]func() error{
 		"a label by merge patch":           patch(types.MergePatchType, `{"metadata":{"labels":{"a":"1"}}}`, metav1.PatchOptions{}),
@@ -259,7 +260,7 @@ func TestExecutorJudgesEveryChangeOfASpec(t *testing.T) {
 			t.Errorf("%s: %v", way, err)
 		}
 	}
-	kept := must(works.Get(ctx, "kept", metav1.GetOptions{}))(t)
+	kept := framework.Must(works.Get(ctx, "kept", metav1.GetOptions{}))(t)
 	if kept.Generation != created.Generation || string(kept.Spec.Workload.Manifests[0].Raw) != string(created.Spec.Workload.Manifests[0].Raw) {
 		t.Errorf("generation %d with manifest %s, after %d with %s", kept.Generation, kept.Spec.Workload.Manifests[0].Raw, created.Generation, created.Spec.Workload.Manifests[0].Raw)
 	}
@@ -277,14 +278,14 @@ func TestExecutorJudgesEveryChangeOfASpec(t *testing.T) {
 // TestExecutorRefusalHelps: the rule that a refusal names is the one that is missing.
 func TestExecutorRefusalHelps(t *testing.T) {
 	f := shared(t)
-	cluster := f.silentCluster(t)
-	c := newCaller(t, f.Hub, "newcomer")
-	c.may(t, cluster, writeWorks)
-	works := c.ocm.WorkV1().ManifestWorks(cluster)
+	cluster := f.SilentCluster(t)
+	c := framework.NewCaller(t, f.Hub, "newcomer")
+	c.May(t, cluster, writeWorks)
+	works := c.OCM.WorkV1().ManifestWorks(cluster)
 	write := workCreations(t, works, "helped", judgedExecutor)["create"]
-	rule := workRefused(t, "create", write(), c.name, cluster, judgedExecutor)
-	c.may(t, cluster, rule)
-	eventually(t, "the rule of the refusal allows the write", func(context.Context) error { return write() })
+	rule := workRefused(t, "create", write(), c.Name, cluster, judgedExecutor)
+	c.May(t, cluster, rule)
+	framework.Eventually(t, "the rule of the refusal allows the write", func(context.Context) error { return write() })
 	for way, change := range workChanges(t, works, "helped", "helped", judgedExecutor) {
 		if err := change(); err != nil {
 			t.Errorf("%s: %v", way, err)
@@ -296,11 +297,11 @@ func TestExecutorRefusalHelps(t *testing.T) {
 // spec, and nobody but the server says so.
 func TestExecutorChoiceIsStamped(t *testing.T) {
 	f := shared(t)
-	ctx, cluster := t.Context(), f.silentCluster(t)
-	first, second := newCaller(t, f.Hub, "first"), newCaller(t, f.Hub, "second")
+	ctx, cluster := t.Context(), f.SilentCluster(t)
+	first, second := framework.NewCaller(t, f.Hub, "first"), framework.NewCaller(t, f.Hub, "second")
 	status := rbacv1.PolicyRule{APIGroups: []string{workv1.GroupName}, Resources: []string{"manifestworks/status"}, Verbs: []string{"update", "patch"}}
-	for _, c := range []*caller{first, second} {
-		c.may(t, cluster, writeWorks, status, executeAs())
+	for _, c := range []*framework.Caller{first, second} {
+		c.May(t, cluster, writeWorks, status, executeAs())
 	}
 	forged := &workv1.ExecutorChoice{
 		ChosenBy: workv1.ExecutorChooser{Username: "root"}, ChosenAt: metav1.Unix(1, 0),
@@ -321,11 +322,11 @@ func TestExecutorChoiceIsStamped(t *testing.T) {
 
 	work := judgedWork("stamped", executorOf(judgedExecutor))
 	work.Status.ExecutorChoice = forged
-	work = must(first.ocm.WorkV1().ManifestWorks(cluster).Create(ctx, work, metav1.CreateOptions{}))(t)
+	work = framework.Must(first.OCM.WorkV1().ManifestWorks(cluster).Create(ctx, work, metav1.CreateOptions{}))(t)
 	says("created", work, "first", "first")
 
-	works := second.ocm.WorkV1().ManifestWorks(cluster)
-	forgery := string(must(json.Marshal(forged))(t))
+	works := second.OCM.WorkV1().ManifestWorks(cluster)
+	forgery := string(framework.Must(json.Marshal(forged))(t))
 	for way, forge := range map[string]func() error{
 		"a patch of the status": func() error {
 			_, err := works.Patch(ctx, "stamped", types.MergePatchType, []byte(`{"status":{"executorChoice":`+forgery+`}}`), metav1.PatchOptions{}, "status")
@@ -367,12 +368,12 @@ func TestExecutorChoiceIsStamped(t *testing.T) {
 		if err := forge(); err != nil {
 			t.Errorf("%s: %v", way, err)
 		}
-		says(way, must(works.Get(ctx, "stamped", metav1.GetOptions{}))(t), "first", "first")
+		says(way, framework.Must(works.Get(ctx, "stamped", metav1.GetOptions{}))(t), "first", "first")
 	}
 
 	edit := func(content string) *workv1.ManifestWork {
 		t.Helper()
-		return must(works.Patch(ctx, "stamped", types.MergePatchType, []byte(content), metav1.PatchOptions{}))(t)
+		return framework.Must(works.Patch(ctx, "stamped", types.MergePatchType, []byte(content), metav1.PatchOptions{}))(t)
 	}
 	before := work.Status.ExecutorChoice
 	changed := says("another manifest", edit(fmt.Sprintf(`{"spec":{"workload":{"manifests":[%s]}}}`, judgedManifest("2"))), "first", "second")
@@ -380,21 +381,21 @@ func TestExecutorChoiceIsStamped(t *testing.T) {
 		t.Errorf("chosen at %s, not %s", changed.ChosenAt, before.ChosenAt)
 	}
 	says("another executor", edit(`{"spec":{"executor":{"subject":{"serviceAccount":{"name":"other"}}}}}`), "second", "second")
-	works = first.ocm.WorkV1().ManifestWorks(cluster)
+	works = first.OCM.WorkV1().ManifestWorks(cluster)
 	says("no executor any more", edit(`{"spec":{"executor":null}}`), "first", "first")
-	works = second.ocm.WorkV1().ManifestWorks(cluster)
+	works = second.OCM.WorkV1().ManifestWorks(cluster)
 	says("another manifest without executor", edit(fmt.Sprintf(`{"spec":{"workload":{"manifests":[%s]}}}`, judgedManifest("3"))), "first", "second")
 
 	never := judgedWork("never", nil)
 	never.Status.ExecutorChoice = forged
-	if never = must(works.Create(ctx, never, metav1.CreateOptions{}))(t); never.Status.ExecutorChoice != nil {
+	if never = framework.Must(works.Create(ctx, never, metav1.CreateOptions{}))(t); never.Status.ExecutorChoice != nil {
 		t.Errorf("a work that never had an executor: %+v", never.Status.ExecutorChoice)
 	}
-	never = must(works.Patch(ctx, "never", types.MergePatchType, fmt.Appendf(nil, `{"spec":{"workload":{"manifests":[%s]}},"status":{"executorChoice":%s}}`, judgedManifest("4"), forgery), metav1.PatchOptions{}))(t)
+	never = framework.Must(works.Patch(ctx, "never", types.MergePatchType, fmt.Appendf(nil, `{"spec":{"workload":{"manifests":[%s]}},"status":{"executorChoice":%s}}`, judgedManifest("4"), forgery), metav1.PatchOptions{}))(t)
 	if never.Status.ExecutorChoice != nil {
 		t.Errorf("a work that never had an executor was changed: %+v", never.Status.ExecutorChoice)
 	}
-	works = first.ocm.WorkV1().ManifestWorks(cluster)
-	never = must(works.Patch(ctx, "never", types.MergePatchType, fmt.Appendf(nil, `{"spec":{"executor":%s}}`, asJSON(t, judgedExecutor)), metav1.PatchOptions{}))(t)
+	works = first.OCM.WorkV1().ManifestWorks(cluster)
+	never = framework.Must(works.Patch(ctx, "never", types.MergePatchType, fmt.Appendf(nil, `{"spec":{"executor":%s}}`, asJSON(t, judgedExecutor)), metav1.PatchOptions{}))(t)
 	says("a work that gets an executor", never, "first", "first")
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -27,7 +28,7 @@ func TestExecutorsNeedLittleOfTheAgent(t *testing.T) {
 	grants := filepath.Join(localhub.Root(), "artifacts", "agent", "managed")
 	role := func(dir, name string) []*unstructured.Unstructured {
 		t.Helper()
-		all := must(localhub.ReadManifests(dir))(t)
+		all := framework.Must(localhub.ReadManifests(dir))(t)
 		all = slices.DeleteFunc(all, func(object *unstructured.Unstructured) bool { return object.GetName() != name })
 		if len(all) != 2 {
 			t.Fatalf("%d manifests of %s", len(all), name)
@@ -38,7 +39,7 @@ func TestExecutorsNeedLittleOfTheAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	usual := role(grants, applies)
-	bindings := s.managed.RbacV1().ClusterRoleBindings()
+	bindings := s.ManagedClient.RbacV1().ClusterRoleBindings()
 	s.atEnd(func(ctx context.Context) error {
 		return errors.Join(managed.Apply(ctx, usual...), bindings.Delete(ctx, cleansUp, metav1.DeleteOptions{}))
 	})
@@ -65,9 +66,9 @@ func TestExecutorsNeedLittleOfTheAgent(t *testing.T) {
 		spec.Workload.Manifests = rawManifests(s.configMap("next", "first"))
 	})
 	s.has("next", "first")
-	eventually(t, "what left the work is gone", func(ctx context.Context) error {
+	framework.Eventually(t, "what left the work is gone", func(ctx context.Context) error {
 		_, err := s.value(ctx, "object")
-		return isGone(err)
+		return framework.IsGone(err)
 	})
 	s.gone(work.Name)
 	s.none("next")
@@ -77,16 +78,16 @@ func TestExecutorsNeedLittleOfTheAgent(t *testing.T) {
 func TestExecutorNeedsAnAgentThatMayImpersonate(t *testing.T) {
 	s := newScene(t, "impersonation")
 	s.grant("held", configMaps)
-	bindings := s.managed.RbacV1().ClusterRoleBindings()
+	bindings := s.ManagedClient.RbacV1().ClusterRoleBindings()
 	const name = "open-cluster-management:agent:executor"
-	binding := must(bindings.Get(t.Context(), name, metav1.GetOptions{}))(t)
-	role := must(s.managed.RbacV1().ClusterRoles().Get(t.Context(), name, metav1.GetOptions{}))(t)
+	binding := framework.Must(bindings.Get(t.Context(), name, metav1.GetOptions{}))(t)
+	role := framework.Must(s.ManagedClient.RbacV1().ClusterRoles().Get(t.Context(), name, metav1.GetOptions{}))(t)
 	limited := role.DeepCopy()
 	limited.Rules = slices.DeleteFunc(limited.Rules, func(rule rbacv1.PolicyRule) bool { return slices.Contains(rule.Verbs, "impersonate") })
 	if len(limited.Rules) == len(role.Rules) || len(binding.Subjects) == 0 {
 		t.Fatalf("%s does not allow to impersonate: %v", name, role.Rules)
 	}
-	roles := s.managed.RbacV1().ClusterRoles()
+	roles := s.ManagedClient.RbacV1().ClusterRoles()
 	if _, err := roles.Update(t.Context(), limited, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}

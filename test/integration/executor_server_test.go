@@ -16,6 +16,7 @@ import (
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -48,8 +49,8 @@ func (f *executorFleet) serverWith(t *testing.T, args ...string) {
 	if err := f.Server.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the hub has its server back", func(ctx context.Context) error {
-		_, err := f.ocm.WorkV1().ManifestWorks("default").List(ctx, metav1.ListOptions{})
+	framework.Eventually(t, "the hub has its server back", func(ctx context.Context) error {
+		_, err := f.OCM.WorkV1().ManifestWorks("default").List(ctx, metav1.ListOptions{})
 		return err
 	})
 }
@@ -58,7 +59,7 @@ func (f *executorFleet) serverWith(t *testing.T, args ...string) {
 // decided of it, and why.
 func (f *executorFleet) judged(t *testing.T, cluster, user string, code int32, decision, reason string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("the audit log has %s of %s in %s", decision, user, cluster), func(context.Context) error {
+	framework.Eventually(t, fmt.Sprintf("the audit log has %s of %s in %s", decision, user, cluster), func(context.Context) error {
 		events, _, err := localhub.ReadAudit(f.Server.AuditLog(), 0)
 		if err != nil {
 			return err
@@ -85,26 +86,20 @@ func TestExecutorOfServer(t *testing.T) {
 	t.Run("delivers by its right", func(t *testing.T) { f.deliversByRight(t, permissions) })
 	t.Run("is not delivered without", func(t *testing.T) { f.deliversNotWithout(t, permissions) })
 
-	cluster := f.silentCluster(t)
-	old := must(f.ocm.WorkV1().ManifestWorks(cluster).Create(t.Context(), judgedWork("old", nil), metav1.CreateOptions{}))(t)
+	cluster := f.SilentCluster(t)
+	old := framework.Must(f.OCM.WorkV1().ManifestWorks(cluster).Create(t.Context(), judgedWork("old", nil), metav1.CreateOptions{}))(t)
 	f.serverWith(t, "--nil-executor=Deny")
 	t.Run("Deny", func(t *testing.T) { f.deniesNilExecutors(t, cluster, old) })
 	f.serverWith(t, "--nil-executor=Check", "--work-executor=")
 	t.Run("Check", func(t *testing.T) { f.checksNilExecutors(t, cluster) })
 }
 
-func permissionIn(cluster, name string) *rbacv1alpha1.ClusterPermission {
-	cp := permission(name)
-	cp.Namespace = cluster
-	return cp
-}
-
 // deliversByRight: the ClusterRole of the server lets it name every executor.
 func (f *executorFleet) deliversByRight(t *testing.T, executor types.NamespacedName) {
-	cluster := f.silentCluster(t)
-	cp := create(t, f.ocm, permissionIn(cluster, "delivered"))
-	f.permissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionTrue)
-	work := f.workOf(t, cp)
+	cluster := f.SilentCluster(t)
+	cp := framework.CreatePermission(t, f.OCM, framework.PermissionIn(cluster, "delivered"))
+	f.PermissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionTrue)
+	work := f.WorkOf(t, cp)
 	if got := work.Spec.Executor; got == nil || got.Subject.ServiceAccount.Namespace != executor.Namespace || got.Subject.ServiceAccount.Name != executor.Name {
 		t.Errorf("executor %+v", got)
 	}
@@ -117,44 +112,44 @@ func (f *executorFleet) deliversByRight(t *testing.T, executor types.NamespacedN
 // deliversNotWithout takes that away from the server and gives it back by the very
 // rule that the ClusterPermission says is missing.
 func (f *executorFleet) deliversNotWithout(t *testing.T, executor types.NamespacedName) {
-	server := &caller{
-		name: serverOnHub, groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + localhub.HubNamespace, "system:authenticated"},
-		subject: rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: localhub.HubNamespace, Name: localhub.ServerName},
-		hub:     f.hub,
+	server := &framework.Caller{
+		Name: serverOnHub, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + localhub.HubNamespace, "system:authenticated"},
+		Subject:   rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: localhub.HubNamespace, Name: localhub.ServerName},
+		HubClient: f.HubClient,
 	}
-	role := must(f.hub.RbacV1().ClusterRoles().Get(t.Context(), serverRole, metav1.GetOptions{}))(t)
+	role := framework.Must(f.HubClient.RbacV1().ClusterRoles().Get(t.Context(), framework.ServerRole, metav1.GetOptions{}))(t)
 	role.Rules = slices.DeleteFunc(role.Rules, func(rule rbacv1.PolicyRule) bool { return slices.Contains(rule.Verbs, "execute-as") })
-	if _, err := f.hub.RbacV1().ClusterRoles().Update(t.Context(), role, metav1.UpdateOptions{}); err != nil {
+	if _, err := f.HubClient.RbacV1().ClusterRoles().Update(t.Context(), role, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	cluster := f.silentCluster(t)
-	eventually(t, "the hub no longer lets the server name an executor", func(ctx context.Context) error {
-		allowed, err := server.allowed(ctx, cluster, "execute-as", workv1.GroupName, "manifestworks", executorName(executor))
+	cluster := f.SilentCluster(t)
+	framework.Eventually(t, "the hub no longer lets the server name an executor", func(ctx context.Context) error {
+		allowed, err := server.Allowed(ctx, cluster, "execute-as", workv1.GroupName, "manifestworks", executorName(executor))
 		if err == nil && allowed {
 			err = errors.New("it does")
 		}
 		return err
 	})
 
-	cp := create(t, f.ocm, permissionIn(cluster, "kept-back"))
-	said := f.permissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse, serverOnHub, executor.String())
+	cp := framework.CreatePermission(t, f.OCM, framework.PermissionIn(cluster, "kept-back"))
+	said := f.PermissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse, serverOnHub, executor.String())
 	f.judged(t, cluster, "system:apiserver", 403, "forbid", serverOnHub)
-	if works := must(f.ocm.WorkV1().ManifestWorks(cluster).List(t.Context(), metav1.ListOptions{}))(t); len(works.Items) > 0 {
+	if works := framework.Must(f.OCM.WorkV1().ManifestWorks(cluster).List(t.Context(), metav1.ListOptions{}))(t); len(works.Items) > 0 {
 		t.Errorf("refused and stored: %s", works.Items[0].Name)
 	}
 	for _, condition := range said.Status.Conditions {
 		if condition.Type == rbacv1alpha1.ConditionRBACManifestWorkCreated {
-			server.may(t, cluster, ruleIn(t, condition.Message))
+			server.May(t, cluster, ruleIn(t, condition.Message))
 		}
 	}
-	f.permissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionTrue)
+	f.PermissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionTrue)
 	f.judged(t, cluster, "system:apiserver", 201, "allow", "Role")
 }
 
 // deniesNilExecutors: nobody gives a work without executor its spec, and one that was
 // there can be cleaned up, or be given an executor.
 func (f *executorFleet) deniesNilExecutors(t *testing.T, cluster string, old *workv1.ManifestWork) {
-	ctx, works := t.Context(), f.ocm.WorkV1().ManifestWorks(cluster)
+	ctx, works := t.Context(), f.OCM.WorkV1().ManifestWorks(cluster)
 	patch := func(content string, subresources ...string) error {
 		_, err := works.Patch(ctx, old.Name, types.MergePatchType, []byte(content), metav1.PatchOptions{}, subresources...)
 		return err
@@ -168,7 +163,7 @@ func (f *executorFleet) deniesNilExecutors(t *testing.T, cluster string, old *wo
 	}
 	f.judged(t, cluster, "admin", 403, "forbid", "spec.executor is required")
 
-	_, agent := f.agentOf(t, cluster)
+	_, agent := f.AgentOf(t, cluster)
 	for _, content := range []string{`{"metadata":{"finalizers":["cluster.open-cluster-management.io/manifest-work-cleanup"]}}`, `{"metadata":{"finalizers":null}}`} {
 		if _, err := agent.WorkV1().ManifestWorks(cluster).Patch(ctx, old.Name, types.MergePatchType, []byte(content), metav1.PatchOptions{}); err != nil {
 			t.Errorf("the agent writes %s: %v", content, err)
@@ -187,9 +182,9 @@ func (f *executorFleet) deniesNilExecutors(t *testing.T, cluster string, old *wo
 
 // checksNilExecutors: a work without executor takes a right of its own.
 func (f *executorFleet) checksNilExecutors(t *testing.T, cluster string) {
-	c := newCaller(t, f.Hub, "nil-writer")
-	c.may(t, cluster, writeWorks, executeAs(executorName(judgedExecutor)))
-	works := c.ocm.WorkV1().ManifestWorks(cluster)
+	c := framework.NewCaller(t, f.Hub, "nil-writer")
+	c.May(t, cluster, writeWorks, executeAs(executorName(judgedExecutor)))
+	works := c.OCM.WorkV1().ManifestWorks(cluster)
 	write := func() error {
 		_, err := works.Create(t.Context(), judgedWork("of-the-agent", nil), metav1.CreateOptions{})
 		return err
@@ -209,10 +204,10 @@ func (f *executorFleet) checksNilExecutors(t *testing.T, cluster string) {
 	if _, err := works.Patch(t.Context(), "of-the-deployer", types.MergePatchType, []byte(`{"spec":{"executor":null}}`), metav1.PatchOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("the executor is taken away: %v", err)
 	}
-	c.may(t, cluster, rule)
-	eventually(t, "the rule of the refusal allows the write", func(context.Context) error { return write() })
+	c.May(t, cluster, rule)
+	framework.Eventually(t, "the rule of the refusal allows the write", func(context.Context) error { return write() })
 
 	// The server has its ClusterRole back, which was applied when it started.
-	cp := create(t, f.ocm, permissionIn(cluster, "of-the-server"))
-	f.permissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionTrue)
+	cp := framework.CreatePermission(t, f.OCM, framework.PermissionIn(cluster, "of-the-server"))
+	f.PermissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionTrue)
 }

@@ -21,6 +21,7 @@ import (
 
 	agentwork "open-cluster-management.io/hub-apiserver/pkg/agent/work"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
 // These are the weaknesses of executors as others have built them, one test each.
@@ -30,11 +31,11 @@ func TestExecutorW1FeedbackReadsNothingForbidden(t *testing.T) {
 	inBothModes(t, func(t *testing.T, mode string) {
 		s := newScene(t, "w1-"+mode)
 		const password = "correct-horse-battery-staple"
-		secrets := s.managed.CoreV1().Secrets("kube-system")
+		secrets := s.ManagedClient.CoreV1().Secrets("kube-system")
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}, StringData: map[string]string{"password": password}}
-		created := must(secrets.Create(t.Context(), secret, metav1.CreateOptions{}))(t)
+		created := framework.Must(secrets.Create(t.Context(), secret, metav1.CreateOptions{}))(t)
 		s.atEnd(func(ctx context.Context) error { return secrets.Delete(ctx, s.namespace, metav1.DeleteOptions{}) })
-		encoded := strings.Trim(string(must(json.Marshal(created.Data["password"]))(t)), `"`)
+		encoded := strings.Trim(string(framework.Must(json.Marshal(created.Data["password"]))(t)), `"`)
 
 		manifest := fmt.Sprintf(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":%q,"namespace":"kube-system"}}`, s.namespace)
 		place := s.now()
@@ -62,13 +63,13 @@ func TestExecutorW1FeedbackReadsNothingForbidden(t *testing.T) {
 				}
 			}
 			for _, secret := range []string{password, encoded} {
-				if strings.Contains(string(must(json.Marshal(refused.Status))(t)), secret) {
+				if strings.Contains(string(framework.Must(json.Marshal(refused.Status))(t)), secret) {
 					t.Errorf("the status of %s has the Secret's value", work.Name)
 				}
 			}
 		}
 		s.no("requests for Secrets", s.since(place).filter(func(event *auditv1.Event) bool { return event.ObjectRef.Resource == "secrets" }))
-		log := string(must(os.ReadFile(s.Members[0].Agent.LogFile))(t))
+		log := string(framework.Must(os.ReadFile(s.Members[0].Agent.LogFile))(t))
 		for _, secret := range []string{password, encoded} {
 			if strings.Contains(log, secret) {
 				t.Error("the log of the agent has the Secret's value")
@@ -93,7 +94,7 @@ func TestExecutorW1FeedbackReadsNothingForbidden(t *testing.T) {
 				return !slices.Contains([]string{"list", "watch"}, event.Verb) || event.ResponseObject != nil && strings.Contains(string(event.ResponseObject.Raw), encoded)
 			}))
 		}
-		if err := s.managed.RbacV1().RoleBindings("kube-system").Delete(t.Context(), s.namespace, metav1.DeleteOptions{}); err != nil {
+		if err := s.ManagedClient.RbacV1().RoleBindings("kube-system").Delete(t.Context(), s.namespace, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		s.refused(readOnly)
@@ -112,7 +113,7 @@ func TestExecutorW2RevocationIsNoticed(t *testing.T) {
 			{
 				"subjects",
 				func(s *scene) { s.grant("held", configMaps) },
-				func(s *scene) { s.setSubjects("held", *user("somebody-else")) },
+				func(s *scene) { s.setSubjects("held", *framework.UserSubject("somebody-else")) },
 				func(s *scene) { s.setSubjects("held", accountSubject(s.executor)) },
 			},
 			{
@@ -132,7 +133,7 @@ func TestExecutorW2RevocationIsNoticed(t *testing.T) {
 			{
 				"user",
 				func(s *scene) {
-					s.grantIn(s.namespace, "held", []rbacv1.PolicyRule{configMaps}, *user("system:serviceaccount:" + s.executor.Namespace + ":" + s.executor.Name))
+					s.grantIn(s.namespace, "held", []rbacv1.PolicyRule{configMaps}, *framework.UserSubject("system:serviceaccount:" + s.executor.Namespace + ":" + s.executor.Name))
 				},
 				func(s *scene) { s.setSubjects("held") },
 				func(s *scene) { s.setSubjects("held", groupSubject("system:authenticated")) },
@@ -147,7 +148,7 @@ func TestExecutorW2RevocationIsNoticed(t *testing.T) {
 				"role-gone",
 				func(s *scene) { s.grant("held", configMaps) },
 				func(s *scene) {
-					if err := s.managed.RbacV1().Roles(s.namespace).Delete(s.t.Context(), "held", metav1.DeleteOptions{}); err != nil {
+					if err := s.ManagedClient.RbacV1().Roles(s.namespace).Delete(s.t.Context(), "held", metav1.DeleteOptions{}); err != nil {
 						s.t.Fatal(err)
 					}
 				},
@@ -196,7 +197,7 @@ func TestExecutorW2RevocationIsNoticed(t *testing.T) {
 // setClusterRules replaces the rules of the ClusterRole that is named after the scene.
 func (s *scene) setClusterRules(rules ...rbacv1.PolicyRule) {
 	s.t.Helper()
-	roles := s.managed.RbacV1().ClusterRoles()
+	roles := s.ManagedClient.RbacV1().ClusterRoles()
 	s.retry(func() error {
 		role, err := roles.Get(s.t.Context(), s.namespace, metav1.GetOptions{})
 		if err != nil {
@@ -258,7 +259,7 @@ func TestExecutorW4ReadOnlyNeedsGetOnly(t *testing.T) {
 	inBothModes(t, func(t *testing.T, mode string) {
 		s := newScene(t, "w4-"+mode)
 		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "object"}, Data: map[string]string{"value": "theirs"}}
-		if _, err := s.managed.CoreV1().ConfigMaps(s.namespace).Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+		if _, err := s.ManagedClient.CoreV1().ConfigMaps(s.namespace).Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		s.grant("held", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"object"}, Verbs: []string{"get"}})
@@ -281,21 +282,21 @@ func TestExecutorW4ReadOnlyNeedsGetOnly(t *testing.T) {
 func TestExecutorW5ManifestsAreTheExecutors(t *testing.T) {
 	s := newScene(t, "w5")
 	s.grant("held", configMaps)
-	dave := newCaller(t, s.Hub, "dave")
-	dave.may(t, cluster1, writeWorks)
-	works := dave.ocm.WorkV1().ManifestWorks(cluster1)
+	dave := framework.NewCaller(t, s.Hub, "dave")
+	dave.May(t, framework.Cluster1, writeWorks)
+	works := dave.OCM.WorkV1().ManifestWorks(framework.Cluster1)
 	work := s.workOf(s.configMap("object", "first"))
 	s.create(work)
 	s.reports(work.Name, metav1.ConditionTrue)
 
-	stored := must(works.Get(t.Context(), work.Name, metav1.GetOptions{}))(t)
+	stored := framework.Must(works.Get(t.Context(), work.Name, metav1.GetOptions{}))(t)
 	changed := stored.DeepCopy()
 	changed.Spec.Workload.Manifests = rawManifests(s.configMap("object", "dave"))
 	patch := fmt.Appendf(nil, `{"spec":{"workload":{"manifests":[%s]}}}`, s.configMap("object", "dave"))
 	apply := fmt.Appendf(nil, `{"apiVersion":"work.open-cluster-management.io/v1","kind":"ManifestWork","metadata":{"name":%q},"spec":{"workload":{"manifests":[%s]}}}`,
 		work.Name, s.configMap("object", "dave"))
 	created := stored.DeepCopy()
-	created.ObjectMeta = metav1.ObjectMeta{Namespace: cluster1, Name: work.Name + "-dave"}
+	created.ObjectMeta = metav1.ObjectMeta{Namespace: framework.Cluster1, Name: work.Name + "-dave"}
 	attempts := map[string]func() error{
 		"update": func() error {
 			_, err := works.Update(t.Context(), changed, metav1.UpdateOptions{})
@@ -328,7 +329,7 @@ func TestExecutorW5ManifestsAreTheExecutors(t *testing.T) {
 		rules = rulesIn(s.t, err.Error())
 	}
 	s.is("object", "first")
-	if now := must(works.Get(t.Context(), work.Name, metav1.GetOptions{}))(t); now.Generation != stored.Generation {
+	if now := framework.Must(works.Get(t.Context(), work.Name, metav1.GetOptions{}))(t); now.Generation != stored.Generation {
 		t.Errorf("the work went from generation %d to %d", stored.Generation, now.Generation)
 	}
 	// What the work does stays as it is if only its metadata changes.
@@ -336,8 +337,8 @@ func TestExecutorW5ManifestsAreTheExecutors(t *testing.T) {
 		t.Error(err)
 	}
 
-	dave.may(t, cluster1, rules...)
-	eventually(t, "dave may have the work act as its executor", func(context.Context) error { return attempts["merge patch"]() })
+	dave.May(t, framework.Cluster1, rules...)
+	framework.Eventually(t, "dave may have the work act as its executor", func(context.Context) error { return attempts["merge patch"]() })
 	s.has("object", "dave")
 	choice := s.reports(work.Name, metav1.ConditionTrue).Status.ExecutorChoice
 	if choice == nil || choice.ChosenBy.Username != "admin" || choice.SpecChangedBy.Username != "dave" {
@@ -370,8 +371,8 @@ func TestExecutorW6AuditLogNamesTheExecutor(t *testing.T) {
 				want = "drifted"
 			}
 			s.set("object", "drifted")
-			eventually(t, "the drift is dealt with", func(ctx context.Context) error {
-				work, err := s.ocm.WorkV1().ManifestWorks(cluster1).Get(ctx, work.Name, metav1.GetOptions{})
+			framework.Eventually(t, "the drift is dealt with", func(ctx context.Context) error {
+				work, err := s.OCM.WorkV1().ManifestWorks(framework.Cluster1).Get(ctx, work.Name, metav1.GetOptions{})
 				if err != nil {
 					return err
 				}
@@ -403,9 +404,9 @@ func TestExecutorW6AuditLogNamesTheExecutor(t *testing.T) {
 			// The removal of what leaves the work, and of all of it, is the agent's.
 			place = s.now()
 			s.change(work.Name, func(spec *workv1.ManifestWorkSpec) { spec.Workload.Manifests = spec.Workload.Manifests[:1] })
-			eventually(t, "what left the work is gone", func(ctx context.Context) error {
+			framework.Eventually(t, "what left the work is gone", func(ctx context.Context) error {
 				_, err := s.value(ctx, "later")
-				return isGone(err)
+				return framework.IsGone(err)
 			})
 			s.gone(work.Name)
 			s.none("object")
@@ -421,7 +422,7 @@ func TestExecutorW6AuditLogNamesTheExecutor(t *testing.T) {
 // eventuallyRead waits until the executor has read an object.
 func (s *scene) eventuallyRead(name string, place int64) {
 	s.t.Helper()
-	eventually(s.t, "the executor reads "+name, func(context.Context) error {
+	framework.Eventually(s.t, "the executor reads "+name, func(context.Context) error {
 		all := s.since(place).of("configmaps", s.namespace).named(name)
 		if len(all.as(s.executor).verbs("get", "patch").done()) == 0 {
 			return fmt.Errorf("among\n\t%s", all)
@@ -437,7 +438,7 @@ func TestExecutorW7AdoptedObjectsStay(t *testing.T) {
 			t.Run(string(update), func(t *testing.T) {
 				s := newScene(t, "w7-"+string(update)+"-"+mode)
 				theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "theirs", Labels: map[string]string{"keep": "me"}}, Data: map[string]string{"other": "value"}}
-				before := must(s.managed.CoreV1().ConfigMaps(s.namespace).Create(t.Context(), theirs, metav1.CreateOptions{}))(t)
+				before := framework.Must(s.ManagedClient.CoreV1().ConfigMaps(s.namespace).Create(t.Context(), theirs, metav1.CreateOptions{}))(t)
 				s.grant("held", configMaps)
 				work := s.workOf(s.configMap("theirs", "ours"), s.configMap("made", "ours"))
 				work.Spec.DeleteOption = &workv1.DeleteOption{PropagationPolicy: workv1.DeletePropagationPolicyTypeForeground}
@@ -448,7 +449,7 @@ func TestExecutorW7AdoptedObjectsStay(t *testing.T) {
 				}
 				s.gone(work.Name)
 				s.none("made")
-				after := must(s.managed.CoreV1().ConfigMaps(s.namespace).Get(t.Context(), "theirs", metav1.GetOptions{}))(t)
+				after := framework.Must(s.ManagedClient.CoreV1().ConfigMaps(s.namespace).Get(t.Context(), "theirs", metav1.GetOptions{}))(t)
 				if after.UID != before.UID || after.DeletionTimestamp != nil || after.Labels["keep"] != "me" || after.Data["other"] != "value" {
 					t.Errorf("it is not what it was: %v", after)
 				}

@@ -14,6 +14,7 @@ import (
 
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
 const etcdPrefix = "/registry/open-cluster-management.io/"
@@ -22,12 +23,12 @@ const etcdPrefix = "/registry/open-cluster-management.io/"
 // version or another implementation may have stored it.
 func (r *replicas) plant(t *testing.T, resource schema.GroupResource, obj metav1.Object) {
 	t.Helper()
-	client := must(clientv3.New(clientv3.Config{Endpoints: []string{r.etcd.Endpoint}}))(t)
+	client := framework.Must(clientv3.New(clientv3.Config{Endpoints: []string{r.etcd.Endpoint}}))(t)
 	defer func() { _ = client.Close() }()
 	obj.SetUID(uuid.NewUUID())
 	obj.SetCreationTimestamp(metav1.Now())
 	obj.SetGeneration(1)
-	content := must(json.Marshal(obj))(t)
+	content := framework.Must(json.Marshal(obj))(t)
 	key := etcdPrefix + resource.Group + "/" + resource.Resource + "/" + obj.GetNamespace() + "/" + obj.GetName()
 	if _, err := client.Put(t.Context(), key, string(content)); err != nil {
 		t.Fatal(err)
@@ -45,21 +46,21 @@ func (r *replicas) plantPermission(t *testing.T, cp *rbacv1alpha1.ClusterPermiss
 func (r *replicas) keepLegacy(t *testing.T) {
 	const name = "legacy"
 	client := r.clients[0]
-	permissions := client.RbacV1alpha1().ClusterPermissions(cluster1)
-	bad := permission(name)
+	permissions := client.RbacV1alpha1().ClusterPermissions(framework.Cluster1)
+	bad := framework.Permission(name)
 	(*bad.Spec.RoleBindings)[0].RoleRef.Name = "half-a-reference"
 	(*bad.Spec.RoleBindings)[0].NamespaceSelector = &metav1.LabelSelector{}
 	r.plantPermission(t, bad)
-	orphan := permission("legacy-deleted")
+	orphan := framework.Permission("legacy-deleted")
 	orphan.Spec = rbacv1alpha1.ClusterPermissionSpec{ClusterRoleBinding: &rbacv1alpha1.ClusterRoleBinding{}}
 	r.plantPermission(t, orphan)
 
-	eventually(t, "a condition says what is wrong", func(ctx context.Context) error {
+	framework.Eventually(t, "a condition says what is wrong", func(ctx context.Context) error {
 		cp, err := permissions.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		return hasCondition(cp, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse)
+		return framework.HasCondition(cp, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse)
 	})
 	patch := func(patch string) error {
 		_, err := permissions.Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
@@ -74,24 +75,24 @@ func (r *replicas) keepLegacy(t *testing.T) {
 	if err := patch(`{"spec":{"clusterRoleBinding":{"subject":{"kind":"Robot"}}}}`); !apierrors.IsInvalid(err) {
 		t.Errorf("got %v for one more fault, not 422", err)
 	}
-	other := create(t, client, permission("legacy-neighbour"))
-	reportedBy(t, client, other.Name)
+	other := framework.CreatePermission(t, client, framework.Permission("legacy-neighbour"))
+	framework.AwaitWorkCreated(t, client, other.Name)
 
 	if err := patch(`{"spec":{"roleBindings":[{"namespace":"default","roleRef":{"kind":"Role"},"subject":{"kind":"User","name":"bob"}}]}}`); err != nil {
 		t.Errorf("mending it: %v", err)
 	}
-	reportedBy(t, client, name)
+	framework.AwaitWorkCreated(t, client, name)
 	for _, name := range []string{name, orphan.Name} {
 		if err := permissions.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
-		eventually(t, name+" and its work are gone", func(ctx context.Context) error {
-			if _, err := permissions.Get(ctx, name, metav1.GetOptions{}); isGone(err) != nil {
-				return isGone(err)
+		framework.Eventually(t, name+" and its work are gone", func(ctx context.Context) error {
+			if _, err := permissions.Get(ctx, name, metav1.GetOptions{}); framework.IsGone(err) != nil {
+				return framework.IsGone(err)
 			}
-			works, err := worksOf(ctx, client, name)
+			works, err := framework.WorksOf(ctx, client, name)
 			if err == nil && len(works) > 0 {
-				return isGone(nil)
+				return framework.IsGone(nil)
 			}
 			return err
 		})
@@ -101,15 +102,15 @@ func (r *replicas) keepLegacy(t *testing.T) {
 // keepLegacyAccounts: weakness 1 is that one account with a bad validity takes
 // all others with it. It breaks no list, and can be labelled, mended and deleted.
 func (r *replicas) keepLegacyAccounts(t *testing.T) {
-	accounts := r.clients[0].AuthenticationV1beta1().ManagedServiceAccounts(cluster1)
+	accounts := r.clients[0].AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1)
 	for name, validity := range map[string]string{"legacy-abc": "abc", "legacy-short": "1m", "legacy-long": "9999999h", "legacy-empty": ""} {
-		bad := account(cluster1, name)
+		bad := framework.NewAccount(framework.Cluster1, name)
 		bad.TypeMeta = metav1.TypeMeta{APIVersion: authenticationv1beta1.SchemeGroupVersion.String(), Kind: "ManagedServiceAccount"}
 		bad.Spec.Rotation.Validity = validity
 		r.plant(t, authenticationv1beta1.Resource("managedserviceaccounts"), bad)
 	}
-	createAccount(t, r.clients[0], account(cluster1, "legacy-neighbour"))
-	list := must(accounts.List(t.Context(), metav1.ListOptions{}))(t)
+	framework.CreateAccount(t, r.clients[0], framework.NewAccount(framework.Cluster1, "legacy-neighbour"))
+	list := framework.Must(accounts.List(t.Context(), metav1.ListOptions{}))(t)
 	if len(list.Items) != 5 {
 		t.Errorf("there are %d accounts, not 5", len(list.Items))
 	}

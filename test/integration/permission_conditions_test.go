@@ -21,6 +21,7 @@ import (
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -29,25 +30,25 @@ import (
 func TestWeakness5OwnRolesAreNotLookedAtTwice(t *testing.T) {
 	f := shared(t)
 	const name = "weakness-5-own"
-	cp := permission(name)
+	cp := framework.Permission(name)
 	cp.Spec.Validate = new(true)
 	cp.Spec.ClusterRoleBindings = &[]rbacv1alpha1.ClusterRoleBinding{
-		{Name: name + "-by-name", Subject: user("bob"), RoleRef: &rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}},
-		{Name: name + "-view", Subject: user("bob"), RoleRef: &rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"}},
-		{Name: name + "-view-too", Subject: user("eve"), RoleRef: &rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"}},
+		{Name: name + "-by-name", Subject: framework.UserSubject("bob"), RoleRef: &rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}},
+		{Name: name + "-view", Subject: framework.UserSubject("bob"), RoleRef: &rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"}},
+		{Name: name + "-view-too", Subject: framework.UserSubject("eve"), RoleRef: &rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"}},
 	}
 	*cp.Spec.RoleBindings = append(*cp.Spec.RoleBindings,
-		rbacv1alpha1.RoleBinding{Namespace: "kube-system", RoleRef: rbacv1alpha1.RoleRef{Kind: "ClusterRole"}, Subject: user("bob")})
-	create(t, f.ocm, cp)
-	cp = f.applied(t, name)
+		rbacv1alpha1.RoleBinding{Namespace: "kube-system", RoleRef: rbacv1alpha1.RoleRef{Kind: "ClusterRole"}, Subject: framework.UserSubject("bob")})
+	framework.CreatePermission(t, f.OCM, cp)
+	cp = f.Applied(t, name)
 
-	work, seen := f.workOf(t, cp), map[object]int{}
-	for _, value := range manifests(work) {
+	work, seen := f.WorkOf(t, cp), map[framework.Object]int{}
+	for _, value := range framework.Manifests(work) {
 		manifest := value.(map[string]any)
 		metadata := manifest["metadata"].(map[string]any)
 		namespace, _ := metadata["namespace"].(string)
 		called, _ := metadata["name"].(string)
-		o := object{manifest["kind"].(string), namespace, called}
+		o := framework.NewObject(manifest["kind"].(string), namespace, called)
 		if seen[o]++; seen[o] > 1 || called == "" {
 			t.Errorf("%s is in the work %d times", o, seen[o])
 		}
@@ -61,13 +62,13 @@ func TestWeakness5OwnRolesAreNotLookedAtTwice(t *testing.T) {
 		t.Errorf("the agent only looks at %v, not %v", lookedAt, want)
 	}
 	// Its own are found as well.
-	f.permissionSays(t, cluster1, name, "ValidateClusterRolesExist", metav1.ConditionTrue)
-	f.permissionSays(t, cluster1, name, "ValidateRolesExist", metav1.ConditionTrue)
+	f.PermissionSays(t, framework.Cluster1, name, "ValidateClusterRolesExist", metav1.ConditionTrue)
+	f.PermissionSays(t, framework.Cluster1, name, "ValidateRolesExist", metav1.ConditionTrue)
 
 	// Weakness 6: the conditions go with what they are about.
 	f.update(t, name, func(cp *rbacv1alpha1.ClusterPermission) { cp.Spec.Validate = new(false) })
-	eventually(t, "nothing is said of roles any more", func(ctx context.Context) error {
-		cp, err := f.get(ctx, name)
+	framework.Eventually(t, "nothing is said of roles any more", func(ctx context.Context) error {
+		cp, err := f.GetPermission(ctx, name)
 		if err != nil {
 			return err
 		}
@@ -76,7 +77,7 @@ func TestWeakness5OwnRolesAreNotLookedAtTwice(t *testing.T) {
 				return fmt.Errorf("there is %s: %s", condition.Type, condition.Message)
 			}
 		}
-		return hasCondition(cp, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionTrue)
+		return framework.HasCondition(cp, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionTrue)
 	})
 }
 
@@ -85,35 +86,35 @@ func TestWeakness5OwnRolesAreNotLookedAtTwice(t *testing.T) {
 func TestWeakness5MissingRolesAreReportedAsTheyComeAndGo(t *testing.T) {
 	f := shared(t)
 	const name, role = "weakness-5-missing", "comes-later"
-	cp := permission(name)
+	cp := framework.Permission(name)
 	cp.Spec = rbacv1alpha1.ClusterPermissionSpec{
 		Validate: new(true),
 		ClusterRoleBinding: &rbacv1alpha1.ClusterRoleBinding{
-			Subject: user("alice"), RoleRef: &rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+			Subject: framework.UserSubject("alice"), RoleRef: &rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 		},
-		RoleBindings: &[]rbacv1alpha1.RoleBinding{{Namespace: "default", RoleRef: named("Role", role), Subject: user("alice")}},
+		RoleBindings: &[]rbacv1alpha1.RoleBinding{{Namespace: "default", RoleRef: framework.RoleRefTo("Role", role), Subject: framework.UserSubject("alice")}},
 	}
-	create(t, f.ocm, cp)
+	framework.CreatePermission(t, f.OCM, cp)
 	found := func(status metav1.ConditionStatus, texts ...string) {
 		t.Helper()
-		f.permissionSays(t, cluster1, name, "ValidateClusterRolesExist", status, texts...)
-		f.permissionSays(t, cluster1, name, "ValidateRolesExist", status, texts...)
+		f.PermissionSays(t, framework.Cluster1, name, "ValidateClusterRolesExist", status, texts...)
+		f.PermissionSays(t, framework.Cluster1, name, "ValidateRolesExist", status, texts...)
 	}
 	found(metav1.ConditionFalse, role)
 	// That a role is missing keeps no binding away.
-	f.present(t, object{"ClusterRoleBinding", "", name}, object{"RoleBinding", "default", name})
-	f.applied(t, name)
+	f.Present(t, framework.NewObject("ClusterRoleBinding", "", name), framework.NewObject("RoleBinding", "default", name))
+	f.Applied(t, name)
 
-	createClusterRole(t, f.managed, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: role}, Rules: readPods})
-	createRole(t, f.managed, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: role}, Rules: readPods})
+	framework.CreateClusterRole(t, f.ManagedClient, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: role}, Rules: framework.ReadPods})
+	framework.CreateRole(t, f.ManagedClient, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: role}, Rules: framework.ReadPods})
 	found(metav1.ConditionTrue)
-	if rules := must(f.managed.RbacV1().ClusterRoles().Get(t.Context(), role, metav1.GetOptions{}))(t).Rules; len(rules) != len(readPods) {
+	if rules := framework.Must(f.ManagedClient.RbacV1().ClusterRoles().Get(t.Context(), role, metav1.GetOptions{}))(t).Rules; len(rules) != len(framework.ReadPods) {
 		t.Errorf("what is only looked at was written: its rules are %v", rules)
 	}
-	if err := f.managed.RbacV1().ClusterRoles().Delete(t.Context(), role, metav1.DeleteOptions{}); err != nil {
+	if err := f.ManagedClient.RbacV1().ClusterRoles().Delete(t.Context(), role, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.managed.RbacV1().Roles("default").Delete(t.Context(), role, metav1.DeleteOptions{}); err != nil {
+	if err := f.ManagedClient.RbacV1().Roles("default").Delete(t.Context(), role, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	found(metav1.ConditionFalse, role)
@@ -124,17 +125,17 @@ func TestWeakness5MissingRolesAreReportedAsTheyComeAndGo(t *testing.T) {
 func TestWeakness6ConditionsDoNotFlap(t *testing.T) {
 	f := shared(t)
 	const reports = 40
-	cluster := f.silentCluster(t)
-	cp := permission("weakness-6")
+	cluster := f.SilentCluster(t)
+	cp := framework.Permission("weakness-6")
 	cp.Namespace = cluster
 	cp.Spec.ClusterRoleBinding.Subject = managedAccount("never-there")
-	create(t, f.ocm, cp)
-	f.permissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionFullyDelivered, metav1.ConditionFalse, "never-there")
-	cp = must(f.ocm.RbacV1alpha1().ClusterPermissions(cluster).Get(t.Context(), cp.Name, metav1.GetOptions{}))(t)
-	f.reportWork(t, cp, func(work *workv1.ManifestWork) { applied(work, "report 0") })
-	cp = f.permissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionTrue)
+	framework.CreatePermission(t, f.OCM, cp)
+	f.PermissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionFullyDelivered, metav1.ConditionFalse, "never-there")
+	cp = framework.Must(f.OCM.RbacV1alpha1().ClusterPermissions(cluster).Get(t.Context(), cp.Name, metav1.GetOptions{}))(t)
+	f.ReportWork(t, cp, func(work *workv1.ManifestWork) { framework.MarkApplied(work, "report 0") })
+	cp = f.PermissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionTrue)
 
-	watcher := must(f.ocm.RbacV1alpha1().ClusterPermissions(cluster).Watch(t.Context(), metav1.ListOptions{ResourceVersion: cp.ResourceVersion}))(t)
+	watcher := framework.Must(f.OCM.RbacV1alpha1().ClusterPermissions(cluster).Watch(t.Context(), metav1.ListOptions{ResourceVersion: cp.ResourceVersion}))(t)
 	defer watcher.Stop()
 	before, last := statuses(cp), fmt.Sprintf("report %d", reports)
 	watched := make(chan error, 1)
@@ -149,7 +150,7 @@ func TestWeakness6ConditionsDoNotFlap(t *testing.T) {
 				watched <- fmt.Errorf("the conditions went from %v to %v", before, got)
 				return
 			}
-			if conditionSays(seen, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionTrue, last) == nil {
+			if framework.ConditionSays(seen, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionTrue, last) == nil {
 				watched <- nil
 				return
 			}
@@ -157,14 +158,14 @@ func TestWeakness6ConditionsDoNotFlap(t *testing.T) {
 		watched <- errors.New("the watch has ended")
 	}()
 	for i := range reports {
-		f.reportWork(t, cp, func(work *workv1.ManifestWork) { applied(work, fmt.Sprintf("report %d", i+1)) })
+		f.ReportWork(t, cp, func(work *workv1.ManifestWork) { framework.MarkApplied(work, fmt.Sprintf("report %d", i+1)) })
 	}
 	select {
 	case err := <-watched:
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(patience):
+	case <-time.After(framework.Patience):
 		t.Errorf("%s was never shown", last)
 	}
 }
@@ -182,12 +183,12 @@ func statuses(cp *rbacv1alpha1.ClusterPermission) map[string]string {
 // namespace outlasts it, what was delivered stays, and changes wait until it is back.
 func TestWeakness6ValidationClears(t *testing.T) {
 	t.Parallel()
-	ctx, hub := t.Context(), hubThatRunsOCM(t)
-	ocm := ocmClient(t, hub.AdminConfig(), nil)
-	f := &fleet{ocm: ocm}
-	cp := create(t, ocm, permission("weakness-6-validation"))
+	ctx, hub := t.Context(), framework.HubThatRunsOCM(t)
+	ocm := framework.OCMClient(t, hub.AdminConfig(), nil)
+	f := &fleet{&framework.Fleet{OCM: ocm}}
+	cp := framework.CreatePermission(t, ocm, framework.Permission("weakness-6-validation"))
 	workOf := func(ctx context.Context) (*workv1.ManifestWork, error) {
-		works, err := worksOf(ctx, ocm, cp.Name)
+		works, err := framework.WorksOf(ctx, ocm, cp.Name)
 		if err == nil && len(works) != 1 {
 			err = fmt.Errorf("there are %d works", len(works))
 		}
@@ -196,18 +197,18 @@ func TestWeakness6ValidationClears(t *testing.T) {
 		}
 		return &works[0], nil
 	}
-	eventually(t, "its work is there", func(ctx context.Context) error {
+	framework.Eventually(t, "its work is there", func(ctx context.Context) error {
 		_, err := workOf(ctx)
 		return err
 	})
-	before := must(workOf(ctx))(t)
-	f.permissionSays(t, cluster1, cp.Name, rbacv1alpha1.ConditionValidation, metav1.ConditionTrue)
-	if err := ocm.ClusterV1().ManagedClusters().Delete(ctx, cluster1, metav1.DeleteOptions{}); err != nil {
+	before := framework.Must(workOf(ctx))(t)
+	f.PermissionSays(t, framework.Cluster1, cp.Name, rbacv1alpha1.ConditionValidation, metav1.ConditionTrue)
+	if err := ocm.ClusterV1().ManagedClusters().Delete(ctx, framework.Cluster1, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	permissions := ocm.RbacV1alpha1().ClusterPermissions(cluster1)
-	f.permissionSays(t, cluster1, cp.Name, rbacv1alpha1.ConditionValidation, metav1.ConditionFalse, cluster1)
-	if _, err := permissions.Create(ctx, permission("for-nobody"), metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
+	permissions := ocm.RbacV1alpha1().ClusterPermissions(framework.Cluster1)
+	f.PermissionSays(t, framework.Cluster1, cp.Name, rbacv1alpha1.ConditionValidation, metav1.ConditionFalse, framework.Cluster1)
+	if _, err := permissions.Create(ctx, framework.Permission("for-nobody"), metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
 		t.Errorf("got %v for a new one, not 422", err)
 	}
 	if err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
@@ -215,51 +216,51 @@ func TestWeakness6ValidationClears(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		current.Spec.ClusterRole.Rules = readPods
+		current.Spec.ClusterRole.Rules = framework.ReadPods
 		_, err = permissions.Update(ctx, current, metav1.UpdateOptions{})
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if after := must(workOf(ctx))(t); after.UID != before.UID || after.Generation != before.Generation {
+	if after := framework.Must(workOf(ctx))(t); after.UID != before.UID || after.Generation != before.Generation {
 		t.Errorf("the work is another one, or has changed: %s %d, and was %s %d", after.UID, after.Generation, before.UID, before.Generation)
 	}
-	if err := localhub.JoinAsOCM(ctx, hub, cluster1); err != nil {
+	if err := localhub.JoinAsOCM(ctx, hub, framework.Cluster1); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the change has arrived in the work", func(ctx context.Context) error {
+	framework.Eventually(t, "the change has arrived in the work", func(ctx context.Context) error {
 		after, err := workOf(ctx)
 		if err == nil && (after.UID != before.UID || after.Generation == before.Generation) {
 			err = fmt.Errorf("it is %s of generation %d, and was %s of %d", after.UID, after.Generation, before.UID, before.Generation)
 		}
 		return err
 	})
-	f.permissionSays(t, cluster1, cp.Name, rbacv1alpha1.ConditionValidation, metav1.ConditionTrue)
+	f.PermissionSays(t, framework.Cluster1, cp.Name, rbacv1alpha1.ConditionValidation, metav1.ConditionTrue)
 }
 
 // Weakness 7: an agent that does not say of every object whether it is applied
 // keeps nobody from what it says of the others.
 func TestWeakness7OneUnreportedObjectDoesNotHideTheOthers(t *testing.T) {
 	f := shared(t)
-	cluster := f.silentCluster(t)
-	cp := permission("weakness-7")
+	cluster := f.SilentCluster(t)
+	cp := framework.Permission("weakness-7")
 	cp.Namespace = cluster
-	cp = create(t, f.ocm, cp)
-	f.workOf(t, cp)
-	f.reportWork(t, cp, func(work *workv1.ManifestWork) {
-		applied(work, "all but one")
-		for _, o := range objectsOf(cp.Name) {
+	cp = framework.CreatePermission(t, f.OCM, cp)
+	f.WorkOf(t, cp)
+	f.ReportWork(t, cp, func(work *workv1.ManifestWork) {
+		framework.MarkApplied(work, "all but one")
+		for _, o := range framework.ObjectsOf(cp.Name) {
 			condition := metav1.Condition{Type: workv1.WorkApplied, Status: metav1.ConditionTrue, Reason: "AppliedManifestComplete", LastTransitionTime: metav1.Now()}
-			if o.kind == "Role" {
+			if o.Kind == "Role" {
 				condition.Type = workv1.WorkAvailable
 			}
 			work.Status.ResourceStatus.Manifests = append(work.Status.ResourceStatus.Manifests, workv1.ManifestCondition{
-				ResourceMeta: workv1.ManifestResourceMeta{Group: rbacv1.GroupName, Version: "v1", Kind: o.kind, Namespace: o.namespace, Name: o.name},
+				ResourceMeta: workv1.ManifestResourceMeta{Group: rbacv1.GroupName, Version: "v1", Kind: o.Kind, Namespace: o.Namespace, Name: o.Name},
 				Conditions:   []metav1.Condition{condition},
 			})
 		}
 	})
-	cp = f.permissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionTrue)
+	cp = f.PermissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionTrue)
 	status := cp.Status.ResourceStatus
 	if status == nil || len(status.Roles) != 1 || len(status.RoleBindings) != 1 || len(status.ClusterRoles) != 1 || len(status.ClusterRoleBindings) != 1 {
 		t.Fatalf("the resource status is %+v", status)
@@ -286,27 +287,27 @@ func TestWeakness7OneUnreportedObjectDoesNotHideTheOthers(t *testing.T) {
 func TestWeakness9NothingIsWrittenForNothing(t *testing.T) {
 	f := shared(t)
 	const name, other = "weakness-9", "weakness-9-other"
-	cluster := f.silentCluster(t)
+	cluster := f.SilentCluster(t)
 	quiet, moving := f.withAllInputs(t, cluster, name), f.withAllInputs(t, cluster, other)
 	versions := func() string {
-		return "ClusterPermission " + must(f.ocm.RbacV1alpha1().ClusterPermissions(cluster).Get(t.Context(), name, metav1.GetOptions{}))(t).ResourceVersion +
-			", ManifestWork " + must(f.ocm.WorkV1().ManifestWorks(cluster).Get(t.Context(), render.WorkName(quiet), metav1.GetOptions{}))(t).ResourceVersion
+		return "ClusterPermission " + framework.Must(f.OCM.RbacV1alpha1().ClusterPermissions(cluster).Get(t.Context(), name, metav1.GetOptions{}))(t).ResourceVersion +
+			", ManifestWork " + framework.Must(f.OCM.WorkV1().ManifestWorks(cluster).Get(t.Context(), render.WorkName(quiet), metav1.GetOptions{}))(t).ResourceVersion
 	}
 	before := versions()
 
-	f.reportAccount(t, cluster, name, func(status *authenticationv1beta1.ManagedServiceAccountStatus) {
+	f.ReportAccount(t, cluster, name, func(status *authenticationv1beta1.ManagedServiceAccountStatus) {
 		status.ExpirationTimestamp = new(metav1.Now())
 	})
 	labels := []byte(`{"metadata":{"labels":{"of-no":"consequence"}}}`)
-	must(f.hub.RbacV1().ClusterRoles().Patch(t.Context(), name, types.MergePatchType, labels, metav1.PatchOptions{}))(t)
-	must(f.ocm.ClusterV1().ManagedClusters().Patch(t.Context(), cluster, types.MergePatchType, labels, metav1.PatchOptions{}))(t)
-	must(f.ocm.RbacV1alpha1().ClusterNamespaces(cluster).Patch(t.Context(), name, types.MergePatchType, labels, metav1.PatchOptions{}))(t)
+	framework.Must(f.HubClient.RbacV1().ClusterRoles().Patch(t.Context(), name, types.MergePatchType, labels, metav1.PatchOptions{}))(t)
+	framework.Must(f.OCM.ClusterV1().ManagedClusters().Patch(t.Context(), cluster, types.MergePatchType, labels, metav1.PatchOptions{}))(t)
+	framework.Must(f.OCM.RbacV1alpha1().ClusterNamespaces(cluster).Patch(t.Context(), name, types.MergePatchType, labels, metav1.PatchOptions{}))(t)
 	f.reportNamespace(t, cluster, "not-selected", nil)
 
 	// What comes after these, by the same ways, and matters to another one, shows
 	// that they have come.
-	f.reportAccount(t, cluster, other, placedIn("where-it-has-moved", other))
-	must(f.hub.RbacV1().ClusterRoles().Patch(t.Context(), other, types.MergePatchType,
+	f.ReportAccount(t, cluster, other, framework.PlacedIn("where-it-has-moved", other))
+	framework.Must(f.HubClient.RbacV1().ClusterRoles().Patch(t.Context(), other, types.MergePatchType,
 		[]byte(`{"rules":[{"apiGroups":[""],"resources":["nodes"],"verbs":["get"]}]}`), metav1.PatchOptions{}))(t)
 	f.reportNamespace(t, cluster, "selected-later", map[string]string{"team": other})
 	f.workHas(t, moving, "where-it-has-moved", "nodes", "selected-later")
@@ -319,75 +320,75 @@ func TestWeakness9NothingIsWrittenForNothing(t *testing.T) {
 // hub and selected namespaces, each of its name, and waits until it is reported on.
 func (f *fleet) withAllInputs(t *testing.T, cluster, name string) *rbacv1alpha1.ClusterPermission {
 	t.Helper()
-	createAccount(t, f.ocm, account(cluster, name))
-	f.reportAccount(t, cluster, name, placedIn("somewhere", name))
+	framework.CreateAccount(t, f.OCM, framework.NewAccount(cluster, name))
+	f.ReportAccount(t, cluster, name, framework.PlacedIn("somewhere", name))
 	f.reportNamespace(t, cluster, name, map[string]string{"team": name})
-	createClusterRole(t, f.hub, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: readPods})
-	cp := forAccount(cluster, name, name)
+	framework.CreateClusterRole(t, f.HubClient, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: framework.ReadPods})
+	cp := framework.PermissionForAccount(cluster, name, name)
 	(*cp.Spec.Roles)[0].Namespace, (*cp.Spec.Roles)[0].NamespaceSelector = "", &metav1.LabelSelector{MatchLabels: map[string]string{"team": name}}
 	cp.Spec.RoleRefs = &[]rbacv1alpha1.HubRoleRef{{Kind: "ClusterRole", Name: name}}
-	cp = create(t, f.ocm, cp)
-	f.permissionSays(t, cluster, name, rbacv1alpha1.ConditionFullyDelivered, metav1.ConditionTrue)
-	f.reportWork(t, cp, func(work *workv1.ManifestWork) { applied(work, "done") })
-	return f.permissionSays(t, cluster, name, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionTrue)
+	cp = framework.CreatePermission(t, f.OCM, cp)
+	f.PermissionSays(t, cluster, name, rbacv1alpha1.ConditionFullyDelivered, metav1.ConditionTrue)
+	f.ReportWork(t, cp, func(work *workv1.ManifestWork) { framework.MarkApplied(work, "done") })
+	return f.PermissionSays(t, cluster, name, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionTrue)
 }
 
 // Weakness 9: a selector that matches nothing is said to do so, and there is no
 // work without manifests.
 func TestWeakness9NoNamespaceMatches(t *testing.T) {
 	f := shared(t)
-	cluster := f.silentCluster(t)
+	cluster := f.SilentCluster(t)
 	f.reportNamespace(t, cluster, "default", nil)
-	cp := forAccount(cluster, "weakness-9-none", "anybody")
+	cp := framework.PermissionForAccount(cluster, "weakness-9-none", "anybody")
 	cp.Spec.Roles = nil
 	(*cp.Spec.RoleBindings)[0] = rbacv1alpha1.RoleBinding{
-		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "none"}}, RoleRef: named("ClusterRole", "view"), Subject: user("alice"),
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "none"}}, RoleRef: framework.RoleRefTo("ClusterRole", "view"), Subject: framework.UserSubject("alice"),
 	}
-	cp = create(t, f.ocm, cp)
-	f.permissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionNamespacesSelected, metav1.ConditionFalse, "spec.roleBindings[0].namespaceSelector: 0")
-	f.permissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse)
-	if _, err := f.ocm.WorkV1().ManifestWorks(cluster).Get(t.Context(), render.WorkName(cp), metav1.GetOptions{}); isGone(err) != nil {
+	cp = framework.CreatePermission(t, f.OCM, cp)
+	f.PermissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionNamespacesSelected, metav1.ConditionFalse, "spec.roleBindings[0].namespaceSelector: 0")
+	f.PermissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse)
+	if _, err := f.OCM.WorkV1().ManifestWorks(cluster).Get(t.Context(), render.WorkName(cp), metav1.GetOptions{}); framework.IsGone(err) != nil {
 		t.Errorf("there is a work, or: %v", err)
 	}
 	f.reportNamespace(t, cluster, "first", map[string]string{"team": "none"})
-	f.permissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionNamespacesSelected, metav1.ConditionTrue, "spec.roleBindings[0].namespaceSelector: 1")
-	f.workOf(t, cp)
+	f.PermissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionNamespacesSelected, metav1.ConditionTrue, "spec.roleBindings[0].namespaceSelector: 1")
+	f.WorkOf(t, cp)
 }
 
 // Until the agent has removed what it applied, nobody is told that it is gone.
 func TestWorkThatIsBeingRemoved(t *testing.T) {
 	f := shared(t)
-	cluster := f.silentCluster(t)
+	cluster := f.SilentCluster(t)
 	const name = "being-removed"
-	cp := create(t, f.ocm, onlyForAccount(cluster, name))
-	reported := createAccount(t, f.ocm, account(cluster, name))
-	_, agent := f.agentOf(t, cluster)
-	reported.Status.ServiceAccountRef = &authenticationv1beta1.ServiceAccountReference{Namespace: accountsNamespace, Name: name}
+	cp := framework.CreatePermission(t, f.OCM, onlyForAccount(cluster, name))
+	reported := framework.CreateAccount(t, f.OCM, framework.NewAccount(cluster, name))
+	_, agent := f.AgentOf(t, cluster)
+	reported.Status.ServiceAccountRef = &authenticationv1beta1.ServiceAccountReference{Namespace: framework.AccountsNamespace, Name: name}
 	if _, err := agent.AuthenticationV1beta1().ManagedServiceAccounts(cluster).UpdateStatus(t.Context(), reported, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	works := agent.WorkV1().ManifestWorks(cluster)
 	finalizers := func(list string) {
 		t.Helper()
-		eventually(t, "the agent has set its finalizers", func(ctx context.Context) error {
+		framework.Eventually(t, "the agent has set its finalizers", func(ctx context.Context) error {
 			_, err := works.Patch(ctx, render.WorkName(cp), types.MergePatchType, []byte(`{"metadata":{"finalizers":`+list+`}}`), metav1.PatchOptions{})
 			return err
 		})
 	}
 	finalizers(`["cluster.open-cluster-management.io/manifest-work-cleanup"]`)
-	if err := f.ocm.AuthenticationV1beta1().ManagedServiceAccounts(cluster).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+	if err := f.OCM.AuthenticationV1beta1().ManagedServiceAccounts(cluster).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	f.permissionSays(t, cluster, name, rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse, "is being deleted")
-	f.permissionSays(t, cluster, name, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse, "is being removed")
+	f.PermissionSays(t, cluster, name, rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse, "is being deleted")
+	f.PermissionSays(t, cluster, name, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse, "is being removed")
 	finalizers(`null`)
-	f.permissionSays(t, cluster, name, rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse, "No part of the spec can be delivered")
+	f.PermissionSays(t, cluster, name, rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse, "No part of the spec can be delivered")
 }
 
 // onlyForAccount delivers nothing without the account of its name.
 func onlyForAccount(namespace, name string) *rbacv1alpha1.ClusterPermission {
-	cp := forAccount(namespace, name, name)
+	cp := framework.PermissionForAccount(namespace, name, name)
 	cp.Spec.Roles = nil
-	(*cp.Spec.RoleBindings)[0].RoleRef = named("ClusterRole", "view")
+	(*cp.Spec.RoleBindings)[0].RoleRef = framework.RoleRefTo("ClusterRole", "view")
 	return cp
 }

@@ -15,6 +15,7 @@ import (
 	authenticationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1alpha1"
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	"open-cluster-management.io/hub-apiserver/pkg/worksync"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
 // moves is how often an account is moved in a row. The public controller renders an
@@ -33,14 +34,14 @@ func inNamespace(namespace, name string) rbacv1.Subject {
 func TestWeakness4AccountThatMovesFast(t *testing.T) {
 	f := shared(t)
 	const name = "weakness-4"
-	cluster := f.silentCluster(t)
-	createAccount(t, f.ocm, account(cluster, name))
-	f.reportAccount(t, cluster, name, placedIn("where-it-begins", name))
-	like := forAccount(cluster, name, name)
-	cp := create(t, f.ocm, like)
+	cluster := f.SilentCluster(t)
+	framework.CreateAccount(t, f.OCM, framework.NewAccount(cluster, name))
+	f.ReportAccount(t, cluster, name, framework.PlacedIn("where-it-begins", name))
+	like := framework.PermissionForAccount(cluster, name, name)
+	cp := framework.CreatePermission(t, f.OCM, like)
 	f.rendersSubject(t, cp, inNamespace("where-it-begins", name))
 	for i := range moves {
-		f.reportAccount(t, cluster, name, placedIn(whereTo(i), name))
+		f.ReportAccount(t, cluster, name, framework.PlacedIn(whereTo(i), name))
 	}
 	f.rendersSubject(t, cp, inNamespace(whereTo(moves-1), name))
 	f.lookedAgain(t, like)
@@ -52,38 +53,38 @@ func TestWeakness4AccountThatMovesFast(t *testing.T) {
 func TestWeakness4AddonThatMovesFast(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	hub := hubThatRunsOCM(t, authenticationv1beta1.SchemeGroupVersion, authenticationv1alpha1.SchemeGroupVersion)
-	f := &fleet{ocm: ocmClient(t, hub.AdminConfig(), nil)}
+	hub := framework.HubThatRunsOCM(t, authenticationv1beta1.SchemeGroupVersion, authenticationv1alpha1.SchemeGroupVersion)
+	f := &fleet{&framework.Fleet{OCM: framework.OCMClient(t, hub.AdminConfig(), nil)}}
 	const name = "weakness-4-addon"
-	apply(t, hub, crd(t, "pkg", "tokens", "testdata", "managedserviceaccounts.crd.yaml"),
-		crd(t, "test", "integration", "testdata", "managedclusteraddons.crd.yaml"))
-	reported := account(cluster1, name)
+	framework.Apply(t, hub, framework.CRD(t, "pkg", "tokens", "testdata", "managedserviceaccounts.crd.yaml"),
+		framework.CRD(t, "test", "integration", "testdata", "managedclusteraddons.crd.yaml"))
+	reported := framework.NewAccount(framework.Cluster1, name)
 	reported.Status.TokenSecretRef = &authenticationv1beta1.TokenSecretReference{Name: name, LastRefreshTimestamp: metav1.Now()}
-	eventually(t, "the hub has accounts", func(ctx context.Context) error {
-		_, err := f.ocm.AuthenticationV1beta1().ManagedServiceAccounts(cluster1).Create(ctx, reported, metav1.CreateOptions{})
+	framework.Eventually(t, "the hub has accounts", func(ctx context.Context) error {
+		_, err := f.OCM.AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1).Create(ctx, reported, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
 			return nil // a try whose answer was lost
 		}
 		return err
 	})
-	like := forAccount(cluster1, name, name)
-	cp := create(t, f.ocm, like)
+	like := framework.PermissionForAccount(framework.Cluster1, name, name)
+	cp := framework.CreatePermission(t, f.OCM, like)
 	const noAddon = "the cluster does not have the addon managed-serviceaccount"
-	f.undelivered(t, cluster1, name, noAddon)
+	f.undelivered(t, framework.Cluster1, name, noAddon)
 	f.rendersSubject(t, cp)
 
-	addons := must(dynamic.NewForConfig(hub.AdminConfig()))(t).Resource(worksync.AddonResource).Namespace(cluster1)
+	addons := framework.Must(dynamic.NewForConfig(hub.AdminConfig()))(t).Resource(worksync.AddonResource).Namespace(framework.Cluster1)
 	addon := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": worksync.AddonResource.GroupVersion().String(), "kind": "ManagedClusterAddOn",
 		"metadata": map[string]any{"name": "managed-serviceaccount"},
 	}}
-	must(addons.Create(ctx, addon, metav1.CreateOptions{}))(t)
-	f.rendersSubject(t, cp, inNamespace(accountsNamespace, name))
+	framework.Must(addons.Create(ctx, addon, metav1.CreateOptions{}))(t)
+	f.rendersSubject(t, cp, inNamespace(framework.AccountsNamespace, name))
 
 	patch := func(field, namespace string, subresources ...string) {
 		t.Helper()
 		content := fmt.Sprintf(`{%q:{%q:%q}}`, map[bool]string{true: "status", false: "spec"}[len(subresources) > 0], field, namespace)
-		must(addons.Patch(ctx, "managed-serviceaccount", types.MergePatchType, []byte(content), metav1.PatchOptions{}, subresources...))(t)
+		framework.Must(addons.Patch(ctx, "managed-serviceaccount", types.MergePatchType, []byte(content), metav1.PatchOptions{}, subresources...))(t)
 	}
 	patch("installNamespace", "chosen")
 	f.rendersSubject(t, cp, inNamespace("chosen", name))
@@ -101,5 +102,5 @@ func TestWeakness4AddonThatMovesFast(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.rendersSubject(t, cp)
-	f.undelivered(t, cluster1, name, noAddon)
+	f.undelivered(t, framework.Cluster1, name, noAddon)
 }

@@ -13,38 +13,36 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
-
-// serverRole is what the server may do on the hub.
-const serverRole = "open-cluster-management:hub-apiserver"
 
 // Weakness 3: what the server may not read on the hub is missing to those
 // ClusterPermissions that need it, and to no others.
 func TestWeakness3WhatOneNeedsDoesNotStopOthers(t *testing.T) {
 	t.Parallel()
-	f := ownFleet(t, localhub.FleetOptions{Clusters: []string{cluster1}, APIServerArgs: []string{"--namespace-selector-source=Hub"}})
+	f := ownFleet(t, localhub.FleetOptions{Clusters: []string{framework.Cluster1}, APIServerArgs: []string{"--namespace-selector-source=Hub"}})
 	const name = "weakness-3"
-	createClusterRole(t, f.hub, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: readPods})
-	createRole(t, f.hub, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Rules: readPods})
+	framework.CreateClusterRole(t, f.HubClient, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: framework.ReadPods})
+	framework.CreateRole(t, f.HubClient, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Rules: framework.ReadPods})
 	needy := map[string]*rbacv1alpha1.ClusterPermissionSpec{
 		"roles":        {RoleRefs: &[]rbacv1alpha1.HubRoleRef{{Kind: "Role", Namespace: "default", Name: name}}},
 		"clusterroles": {RoleRefs: &[]rbacv1alpha1.HubRoleRef{{Kind: "ClusterRole", Name: name}}},
 		"namespaces": {RoleBindings: &[]rbacv1alpha1.RoleBinding{{
 			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": "default"}},
-			RoleRef:           named("ClusterRole", "view"), Subject: user("alice"),
+			RoleRef:           framework.RoleRefTo("ClusterRole", "view"), Subject: framework.UserSubject("alice"),
 		}}},
 	}
 	generations := map[string]int64{}
 	for resource, spec := range needy {
-		cp := create(t, f.ocm, &rbacv1alpha1.ClusterPermission{ObjectMeta: metav1.ObjectMeta{Namespace: cluster1, Name: "needs-" + resource}, Spec: *spec})
-		generations[cp.Name] = f.workOf(t, f.applied(t, cp.Name)).Generation
+		cp := framework.CreatePermission(t, f.OCM, &rbacv1alpha1.ClusterPermission{ObjectMeta: metav1.ObjectMeta{Namespace: framework.Cluster1, Name: "needs-" + resource}, Spec: *spec})
+		generations[cp.Name] = f.WorkOf(t, f.Applied(t, cp.Name)).Generation
 	}
 	unchanged := func(t *testing.T) {
 		t.Helper()
 		for name, generation := range generations {
-			if work := f.workOf(t, must(f.get(t.Context(), name))(t)); work.Generation != generation {
-				t.Errorf("the work of %s has changed: %s", name, toJSON(manifests(work)))
+			if work := f.WorkOf(t, framework.Must(f.GetPermission(t.Context(), name))(t)); work.Generation != generation {
+				t.Errorf("the work of %s has changed: %s", name, framework.ToJSON(framework.Manifests(work)))
 			}
 		}
 	}
@@ -52,20 +50,20 @@ func TestWeakness3WhatOneNeedsDoesNotStopOthers(t *testing.T) {
 	// Who needs it says so; what was delivered stays.
 	says := func(t *testing.T, resource string) {
 		t.Helper()
-		f.permissionSays(t, cluster1, "needs-"+resource, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse, resource)
+		f.PermissionSays(t, framework.Cluster1, "needs-"+resource, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse, resource)
 		unchanged(t)
 	}
 
 	// The status would name namespaces to who may not list them.
 	t.Run("selectors of who may not list namespaces", func(t *testing.T) {
-		granter := newCaller(t, f.Hub, "selects-blindly").isAdmin(t).isGranter(t)
-		_, err := granter.permissions().Create(t.Context(), &rbacv1alpha1.ClusterPermission{
-			ObjectMeta: metav1.ObjectMeta{Namespace: cluster1, Name: "selects-blindly"}, Spec: *needy["namespaces"],
+		granter := framework.NewCaller(t, f.Hub, "selects-blindly").IsAdmin(t).IsGranter(t)
+		_, err := granter.Permissions().Create(t.Context(), &rbacv1alpha1.ClusterPermission{
+			ObjectMeta: metav1.ObjectMeta{Namespace: framework.Cluster1, Name: "selects-blindly"}, Spec: *needy["namespaces"],
 		}, metav1.CreateOptions{})
 		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "resources: [namespaces], verbs: [list]") {
 			t.Errorf("got %v, not 403", err)
 		}
-		create(t, granter.ocm, permission("selects-nothing"))
+		framework.CreatePermission(t, granter.OCM, framework.Permission("selects-nothing"))
 	})
 	t.Run("started without clusterroles", func(t *testing.T) {
 		f.restartWithout(t, "clusterroles")
@@ -84,7 +82,7 @@ func TestWeakness3WhatOneNeedsDoesNotStopOthers(t *testing.T) {
 	t.Run("started without namespaces", func(t *testing.T) {
 		f.restartWithout(t, "namespaces")
 		f.missesPermission(t, "list namespaces")
-		_, err := f.ocm.RbacV1alpha1().ClusterPermissions(cluster1).Create(t.Context(), permission("refused-meanwhile"), metav1.CreateOptions{})
+		_, err := f.OCM.RbacV1alpha1().ClusterPermissions(framework.Cluster1).Create(t.Context(), framework.Permission("refused-meanwhile"), metav1.CreateOptions{})
 		if !apierrors.IsForbidden(err) {
 			t.Errorf("got %v, not 403", err)
 		}
@@ -96,7 +94,7 @@ func TestWeakness3WhatOneNeedsDoesNotStopOthers(t *testing.T) {
 		f.delivers(t, "unrelated-to-all")
 		unchanged(t)
 		for name := range generations {
-			f.applied(t, name)
+			f.Applied(t, name)
 		}
 	})
 }
@@ -104,12 +102,12 @@ func TestWeakness3WhatOneNeedsDoesNotStopOthers(t *testing.T) {
 // delivers creates a ClusterPermission that needs nothing and waits until it is applied.
 func (f *fleet) delivers(t *testing.T, name string) {
 	t.Helper()
-	eventually(t, name+" is stored", func(ctx context.Context) error {
-		_, err := f.ocm.RbacV1alpha1().ClusterPermissions(cluster1).Create(ctx, permission(name), metav1.CreateOptions{})
+	framework.Eventually(t, name+" is stored", func(ctx context.Context) error {
+		_, err := f.OCM.RbacV1alpha1().ClusterPermissions(framework.Cluster1).Create(ctx, framework.Permission(name), metav1.CreateOptions{})
 		return err
 	})
-	deleteLater(t, f.ocm, cluster1, name)
-	f.applied(t, name)
+	framework.DeletePermissionLater(t, f.OCM, framework.Cluster1, name)
+	f.Applied(t, name)
 }
 
 // restartWithout restarts the server when it may not read a resource of the hub, and
@@ -143,12 +141,12 @@ func (f *fleet) restartWithout(t *testing.T, resource string) {
 // takeAway keeps the server from reading resources of the hub, until what it returns is called.
 func (f *fleet) takeAway(t *testing.T, resources ...string) (giveBack func()) {
 	t.Helper()
-	roles := f.hub.RbacV1().ClusterRoles()
+	roles := f.HubClient.RbacV1().ClusterRoles()
 	set := func(rules []rbacv1.PolicyRule) {
 		t.Helper()
 		if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 			ctx := context.WithoutCancel(t.Context())
-			role, err := roles.Get(ctx, serverRole, metav1.GetOptions{})
+			role, err := roles.Get(ctx, framework.ServerRole, metav1.GetOptions{})
 			if err == nil {
 				role.Rules = rules
 				_, err = roles.Update(ctx, role, metav1.UpdateOptions{})
@@ -158,7 +156,7 @@ func (f *fleet) takeAway(t *testing.T, resources ...string) (giveBack func()) {
 			t.Fatal(err)
 		}
 	}
-	role := must(roles.Get(t.Context(), serverRole, metav1.GetOptions{}))(t)
+	role := framework.Must(roles.Get(t.Context(), framework.ServerRole, metav1.GetOptions{}))(t)
 	less := role.DeepCopy()
 	for i := range less.Rules {
 		rule := &less.Rules[i]
@@ -172,8 +170,8 @@ func (f *fleet) takeAway(t *testing.T, resources ...string) (giveBack func()) {
 func (f *fleet) missesPermission(t *testing.T, what string) {
 	t.Helper()
 	config, err := f.Server.UserConfig("admin", "system:masters")
-	direct := ocmClient(t, config, err).RESTClient()
-	eventually(t, "readiness names "+what, func(ctx context.Context) error {
+	direct := framework.OCMClient(t, config, err).RESTClient()
+	framework.Eventually(t, "readiness names "+what, func(ctx context.Context) error {
 		body, err := direct.Get().AbsPath("/readyz/hub-permissions").DoRaw(ctx)
 		if err == nil || !strings.Contains(string(body), what) {
 			return fmt.Errorf("it says %q, %v", body, err)
@@ -186,25 +184,25 @@ func (f *fleet) missesPermission(t *testing.T, what string) {
 // once it runs again.
 func TestWeakness8ReportsWhileTheServerIsDown(t *testing.T) {
 	t.Parallel()
-	hub, server := serverOfHubThatRunsOCM(t)
-	f := &fleet{ocm: ocmClient(t, hub.AdminConfig(), nil)}
-	cp := create(t, f.ocm, permission("weakness-8"))
-	f.permissionSays(t, cluster1, cp.Name, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse, "has not reported")
+	hub, server := framework.ServerOfHubThatRunsOCM(t)
+	f := &fleet{&framework.Fleet{OCM: framework.OCMClient(t, hub.AdminConfig(), nil)}}
+	cp := framework.CreatePermission(t, f.OCM, framework.Permission("weakness-8"))
+	f.PermissionSays(t, framework.Cluster1, cp.Name, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse, "has not reported")
 	if err := server.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	const note = "reported to nobody"
-	work := f.workOf(t, cp)
-	applied(work, note)
-	must(f.ocm.WorkV1().ManifestWorks(cluster1).UpdateStatus(t.Context(), work, metav1.UpdateOptions{}))(t)
+	work := f.WorkOf(t, cp)
+	framework.MarkApplied(work, note)
+	framework.Must(f.OCM.WorkV1().ManifestWorks(framework.Cluster1).UpdateStatus(t.Context(), work, metav1.UpdateOptions{}))(t)
 	if err := server.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the report is reflected", func(ctx context.Context) error {
-		cp, err := f.get(ctx, cp.Name)
+	framework.Eventually(t, "the report is reflected", func(ctx context.Context) error {
+		cp, err := f.GetPermission(ctx, cp.Name)
 		if err != nil {
 			return err
 		}
-		return conditionSays(cp, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionTrue, note)
+		return framework.ConditionSays(cp, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionTrue, note)
 	})
 }

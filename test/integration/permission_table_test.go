@@ -3,7 +3,6 @@ package integration_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,6 +21,7 @@ import (
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -47,7 +47,7 @@ type table struct {
 // approval need another server.
 func TestPermissionTable(t *testing.T) {
 	f := shared(t)
-	tab := &table{fleet: f, dir: filepath.Join(localhub.Root(), "pkg", "render", "clusterpermission", "testdata"), cluster: f.silentCluster(t)}
+	tab := &table{fleet: f, dir: filepath.Join(localhub.Root(), "pkg", "render", "clusterpermission", "testdata"), cluster: f.SilentCluster(t)}
 	tab.createAccounts(t)
 	tab.createHubRoles(t)
 	var namespaces rbacv1alpha1.ClusterNamespaceList
@@ -57,7 +57,7 @@ func TestPermissionTable(t *testing.T) {
 	}
 
 	cases := 0
-	for _, file := range must(filepath.Glob(filepath.Join(tab.dir, "*.yaml")))(t) {
+	for _, file := range framework.Must(filepath.Glob(filepath.Join(tab.dir, "*.yaml")))(t) {
 		if strings.HasSuffix(file, goldenSuffix) {
 			continue
 		}
@@ -82,8 +82,8 @@ func (tab *table) read(t *testing.T, file string, into any) {
 
 func (tab *table) documents(t *testing.T, file string) [][]byte {
 	t.Helper()
-	content := must(os.ReadFile(filepath.Join(tab.dir, file)))(t)
-	content = bytes.ReplaceAll(content, []byte("namespace: "+cluster1), []byte("namespace: "+tab.cluster))
+	content := framework.Must(os.ReadFile(filepath.Join(tab.dir, file)))(t)
+	content = bytes.ReplaceAll(content, []byte("namespace: "+framework.Cluster1), []byte("namespace: "+tab.cluster))
 	return bytes.Split(content, []byte("\n---\n"))
 }
 
@@ -94,9 +94,9 @@ func (tab *table) createAccounts(t *testing.T) {
 	for _, given := range accounts.Items {
 		created := given.DeepCopy()
 		created.DeletionTimestamp, created.Status = nil, authenticationv1beta1.ManagedServiceAccountStatus{}
-		createAccount(t, tab.ocm, created)
+		framework.CreateAccount(t, tab.OCM, created)
 		if !equality.Semantic.DeepEqual(given.Status, created.Status) {
-			tab.reportAccount(t, tab.cluster, given.Name, func(status *authenticationv1beta1.ManagedServiceAccountStatus) { *status = given.Status })
+			tab.ReportAccount(t, tab.cluster, given.Name, func(status *authenticationv1beta1.ManagedServiceAccountStatus) { *status = given.Status })
 		}
 		if given.DeletionTimestamp != nil {
 			tab.holdDeleted(t, given.Name)
@@ -107,7 +107,7 @@ func (tab *table) createAccounts(t *testing.T) {
 // holdDeleted deletes an account that has finalizers, which go after the test.
 func (tab *table) holdDeleted(t *testing.T, name string) {
 	t.Helper()
-	accounts := tab.ocm.AuthenticationV1beta1().ManagedServiceAccounts(tab.cluster)
+	accounts := tab.OCM.AuthenticationV1beta1().ManagedServiceAccounts(tab.cluster)
 	t.Cleanup(func() {
 		_, err := accounts.Patch(context.WithoutCancel(t.Context()), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
@@ -132,13 +132,13 @@ func (tab *table) createHubRoles(t *testing.T) {
 			if err := yaml.UnmarshalStrict(document, role); err != nil {
 				t.Fatal(err)
 			}
-			createClusterRole(t, tab.hub, role)
+			framework.CreateClusterRole(t, tab.HubClient, role)
 		case "Role":
 			role := &rbacv1.Role{}
 			if err := yaml.UnmarshalStrict(document, role); err != nil {
 				t.Fatal(err)
 			}
-			createRole(t, tab.hub, role)
+			framework.CreateRole(t, tab.HubClient, role)
 		default:
 			t.Fatalf("a role of kind %q", kind.Kind)
 		}
@@ -152,18 +152,18 @@ func (tab *table) check(t *testing.T, name string) {
 	var want golden
 	tab.read(t, name+goldenSuffix, &want)
 
-	cp := create(t, tab.ocm, &given)
-	eventually(t, "the ClusterPermission says what the table says", func(ctx context.Context) error {
+	cp := framework.CreatePermission(t, tab.OCM, &given)
+	framework.Eventually(t, "the ClusterPermission says what the table says", func(ctx context.Context) error {
 		var err error
-		if cp, err = tab.ocm.RbacV1alpha1().ClusterPermissions(cp.Namespace).Get(ctx, cp.Name, metav1.GetOptions{}); err != nil {
+		if cp, err = tab.OCM.RbacV1alpha1().ClusterPermissions(cp.Namespace).Get(ctx, cp.Name, metav1.GetOptions{}); err != nil {
 			return err
 		}
 		return want.conditions(cp)
 	})
-	eventually(t, "the work is what the table says", func(ctx context.Context) error {
-		work, err := tab.ocm.WorkV1().ManifestWorks(cp.Namespace).Get(ctx, render.WorkName(cp), metav1.GetOptions{})
+	framework.Eventually(t, "the work is what the table says", func(ctx context.Context) error {
+		work, err := tab.OCM.WorkV1().ManifestWorks(cp.Namespace).Get(ctx, render.WorkName(cp), metav1.GetOptions{})
 		if want.Work == nil {
-			return isGone(err)
+			return framework.IsGone(err)
 		}
 		if err != nil {
 			return err
@@ -176,34 +176,15 @@ func (tab *table) check(t *testing.T, name string) {
 
 // tableSpec tells how the spec of a stored work differs from that of a rendered one.
 func tableSpec(got, want *workv1.ManifestWork) error {
-	if a, b := manifests(got), manifests(want); !equality.Semantic.DeepEqual(a, b) {
-		return fmt.Errorf("the manifests are\n%s\nnot\n%s", toJSON(a), toJSON(b))
+	if a, b := framework.Manifests(got), framework.Manifests(want); !equality.Semantic.DeepEqual(a, b) {
+		return fmt.Errorf("the manifests are\n%s\nnot\n%s", framework.ToJSON(a), framework.ToJSON(b))
 	}
 	a, b := got.Spec.DeepCopy(), want.Spec.DeepCopy()
 	a.Workload, b.Workload = workv1.ManifestsTemplate{}, workv1.ManifestsTemplate{}
 	if !equality.Semantic.DeepEqual(a, b) {
-		return fmt.Errorf("the rest of the spec is\n%s\nnot\n%s", toJSON(a), toJSON(b))
+		return fmt.Errorf("the rest of the spec is\n%s\nnot\n%s", framework.ToJSON(a), framework.ToJSON(b))
 	}
 	return nil
-}
-
-// manifests are those of a work as JSON values: storage need not keep the order of keys.
-func manifests(work *workv1.ManifestWork) []any {
-	out := make([]any, len(work.Spec.Workload.Manifests))
-	for i, manifest := range work.Spec.Workload.Manifests {
-		if err := json.Unmarshal(manifest.Raw, &out[i]); err != nil {
-			out[i] = err.Error()
-		}
-	}
-	return out
-}
-
-func toJSON(value any) string {
-	out, err := json.MarshalIndent(value, "", " ")
-	if err != nil {
-		return err.Error()
-	}
-	return string(out)
 }
 
 // conditions tells how those of a ClusterPermission differ from what the table has.
@@ -234,7 +215,7 @@ func (g *golden) conditions(cp *rbacv1alpha1.ClusterPermission) error {
 		{rbacv1alpha1.ConditionSubjectPresent, trueWithout(g.AbsentSubjects), g.AbsentSubjects},
 	}
 	for _, check := range checks {
-		if err := conditionSays(cp, check.condition, check.status, check.texts...); err != nil {
+		if err := framework.ConditionSays(cp, check.condition, check.status, check.texts...); err != nil {
 			return err
 		}
 	}
@@ -254,7 +235,7 @@ func trueWithout(problems []string) metav1.ConditionStatus {
 // onlyWhere tells why a condition that makes sense only sometimes is not as it should be.
 func onlyWhere(cp *rbacv1alpha1.ClusterPermission, conditionType string, sensible bool, status metav1.ConditionStatus, texts []string) error {
 	if sensible {
-		return conditionSays(cp, conditionType, status, texts...)
+		return framework.ConditionSays(cp, conditionType, status, texts...)
 	}
 	if condition := meta.FindStatusCondition(cp.Status.Conditions, conditionType); condition != nil {
 		return fmt.Errorf("there is a condition %s: %s", conditionType, condition.Message)

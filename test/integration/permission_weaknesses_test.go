@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
 // Weakness 1, for what TestRefusedAtAdmission does not have: the names of bindings,
@@ -54,7 +55,7 @@ func TestWeakness1BadInputsAreRefused(t *testing.T) {
 		},
 		"two bindings by one selector": {
 			change: func(s *rbacv1alpha1.ClusterPermissionSpec) {
-				one := rbacv1alpha1.RoleBinding{NamespaceSelector: selector, RoleRef: named("ClusterRole", "view"), Subject: user("bob")}
+				one := rbacv1alpha1.RoleBinding{NamespaceSelector: selector, RoleRef: framework.RoleRefTo("ClusterRole", "view"), Subject: framework.UserSubject("bob")}
 				s.RoleBindings = &[]rbacv1alpha1.RoleBinding{one, one}
 			},
 			want: "spec.roleBindings[1].name",
@@ -71,33 +72,33 @@ func TestWeakness1BadInputsAreRefused(t *testing.T) {
 		"a hub role named as its own":       {change: refs(rbacv1alpha1.HubRoleRef{Kind: "ClusterRole", Name: "@"}), want: "spec.roleRefs[0].name"},
 		"a hub Role in place of one of its": {change: refs(rbacv1alpha1.HubRoleRef{Kind: "Role", Name: "@", Namespace: "default"}), want: "spec.roleRefs[0].name"},
 	}
-	create(t, f.ocm, permission(name))
-	stored := f.applied(t, name)
-	work := f.workOf(t, stored)
-	permissions := f.ocm.RbacV1alpha1().ClusterPermissions(cluster1)
+	framework.CreatePermission(t, f.OCM, framework.Permission(name))
+	stored := f.Applied(t, name)
+	work := f.WorkOf(t, stored)
+	permissions := f.OCM.RbacV1alpha1().ClusterPermissions(framework.Cluster1)
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
-			created := permission(name + "-created")
+			created := framework.Permission(name + "-created")
 			test.change(&created.Spec)
 			_, err := permissions.Create(t.Context(), withOwnName(created), metav1.CreateOptions{})
-			if got := fields(err); !apierrors.IsInvalid(err) || !slices.Equal(got, []string{test.want}) {
+			if got := framework.InvalidFields(err); !apierrors.IsInvalid(err) || !slices.Equal(got, []string{test.want}) {
 				t.Errorf("create: got %v, for %v, not 422 for %s", err, got, test.want)
 			}
-			updated := must(f.get(t.Context(), name))(t)
+			updated := framework.Must(f.GetPermission(t.Context(), name))(t)
 			test.change(&updated.Spec)
 			_, err = permissions.Update(t.Context(), withOwnName(updated), metav1.UpdateOptions{})
-			if got := fields(err); !apierrors.IsInvalid(err) || !slices.Equal(got, []string{test.want}) {
+			if got := framework.InvalidFields(err); !apierrors.IsInvalid(err) || !slices.Equal(got, []string{test.want}) {
 				t.Errorf("update: got %v, for %v, not 422 for %s", err, got, test.want)
 			}
 		})
 	}
-	if after := must(f.get(t.Context(), name))(t); after.Generation != stored.Generation {
+	if after := framework.Must(f.GetPermission(t.Context(), name))(t); after.Generation != stored.Generation {
 		t.Error("the stored ClusterPermission has changed")
 	}
-	if after := f.workOf(t, stored); after.Generation != work.Generation {
+	if after := f.WorkOf(t, stored); after.Generation != work.Generation {
 		t.Error("its work has changed")
 	}
-	if works := must(worksOf(t.Context(), f.ocm, name+"-created"))(t); len(works) > 0 {
+	if works := framework.Must(framework.WorksOf(t.Context(), f.OCM, name+"-created"))(t); len(works) > 0 {
 		t.Errorf("there is a work %s", works[0].Name)
 	}
 }
@@ -107,13 +108,13 @@ func TestWeakness1BadInputsAreRefused(t *testing.T) {
 func TestWeakness2CreatorsDoNotBecomeAdministrators(t *testing.T) {
 	f := shared(t)
 	const name, creator = "weakness-2", "creator-of-permissions"
-	may := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: cluster1, Name: creator}, Rules: []rbacv1.PolicyRule{{
+	may := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: framework.Cluster1, Name: creator}, Rules: []rbacv1.PolicyRule{{
 		APIGroups: []string{rbacv1alpha1.GroupName}, Resources: []string{"clusterpermissions"}, Verbs: []string{"get", "create", "update", "patch"},
 	}}}
-	createRole(t, f.hub, may)
-	bindings := f.hub.RbacV1().RoleBindings(cluster1)
-	must(bindings.Create(t.Context(), &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: creator}, Subjects: []rbacv1.Subject{*user(creator)},
+	framework.CreateRole(t, f.HubClient, may)
+	bindings := f.HubClient.RbacV1().RoleBindings(framework.Cluster1)
+	framework.Must(bindings.Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: creator}, Subjects: []rbacv1.Subject{*framework.UserSubject(creator)},
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: creator},
 	}, metav1.CreateOptions{}))(t)
 	t.Cleanup(func() {
@@ -122,20 +123,20 @@ func TestWeakness2CreatorsDoNotBecomeAdministrators(t *testing.T) {
 		}
 	})
 	config, err := f.Hub.UserConfig(creator)
-	permissions := ocmClient(t, config, err).RbacV1alpha1().ClusterPermissions(cluster1)
+	permissions := framework.OCMClient(t, config, err).RbacV1alpha1().ClusterPermissions(framework.Cluster1)
 
 	// A role that is bound to nobody on the cluster, and without rules, grants nothing.
-	harmless := permission(name)
+	harmless := framework.Permission(name)
 	harmless.Spec = rbacv1alpha1.ClusterPermissionSpec{
 		ClusterRole:        &rbacv1alpha1.ClusterRole{Rules: []rbacv1.PolicyRule{}},
-		ClusterRoleBinding: &rbacv1alpha1.ClusterRoleBinding{Subject: user(creator)},
+		ClusterRoleBinding: &rbacv1alpha1.ClusterRoleBinding{Subject: framework.UserSubject(creator)},
 	}
-	eventually(t, "the creator may create", func(ctx context.Context) error {
+	framework.Eventually(t, "the creator may create", func(ctx context.Context) error {
 		_, err := permissions.Create(ctx, harmless, metav1.CreateOptions{})
 		return err
 	})
-	deleteLater(t, f.ocm, cluster1, name)
-	stored := f.applied(t, name)
+	framework.DeletePermissionLater(t, f.OCM, framework.Cluster1, name)
+	stored := f.Applied(t, name)
 
 	everything := []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}
 	admin := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"}
@@ -143,10 +144,10 @@ func TestWeakness2CreatorsDoNotBecomeAdministrators(t *testing.T) {
 		"by rules":     func(s *rbacv1alpha1.ClusterPermissionSpec) { s.ClusterRole.Rules = everything },
 		"by a binding": func(s *rbacv1alpha1.ClusterPermissionSpec) { s.ClusterRoleBinding.RoleRef = &admin },
 		"by one more binding": func(s *rbacv1alpha1.ClusterPermissionSpec) {
-			s.ClusterRoleBindings = &[]rbacv1alpha1.ClusterRoleBinding{{Name: "more", RoleRef: &admin, Subject: user(creator)}}
+			s.ClusterRoleBindings = &[]rbacv1alpha1.ClusterRoleBinding{{Name: "more", RoleRef: &admin, Subject: framework.UserSubject(creator)}}
 		},
 		"in one namespace": func(s *rbacv1alpha1.ClusterPermissionSpec) {
-			s.RoleBindings = &[]rbacv1alpha1.RoleBinding{{Namespace: "kube-system", RoleRef: named("ClusterRole", "cluster-admin"), Subject: user(creator)}}
+			s.RoleBindings = &[]rbacv1alpha1.RoleBinding{{Namespace: "kube-system", RoleRef: framework.RoleRefTo("ClusterRole", "cluster-admin"), Subject: framework.UserSubject(creator)}}
 		},
 		"in selected namespaces": func(s *rbacv1alpha1.ClusterPermissionSpec) {
 			s.Roles = &[]rbacv1alpha1.Role{{NamespaceSelector: &metav1.LabelSelector{}, Rules: everything}}
@@ -167,19 +168,19 @@ func TestWeakness2CreatorsDoNotBecomeAdministrators(t *testing.T) {
 			if _, err := permissions.Update(t.Context(), updated, metav1.UpdateOptions{}); !apierrors.IsForbidden(err) {
 				t.Errorf("update: got %v, not 403", err)
 			}
-			patch := toJSON(map[string]any{"spec": updated.Spec})
+			patch := framework.ToJSON(map[string]any{"spec": updated.Spec})
 			if _, err := permissions.Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); !apierrors.IsForbidden(err) {
 				t.Errorf("patch: got %v, not 403", err)
 			}
-			if _, err := f.get(t.Context(), created.Name); isGone(err) != nil {
+			if _, err := f.GetPermission(t.Context(), created.Name); framework.IsGone(err) != nil {
 				t.Errorf("what was refused is stored: %v", err)
 			}
 		})
 	}
-	if after := must(f.get(t.Context(), name))(t); after.Generation != stored.Generation {
+	if after := framework.Must(f.GetPermission(t.Context(), name))(t); after.Generation != stored.Generation {
 		t.Error("the stored ClusterPermission has changed")
 	}
-	if works := must(worksOf(t.Context(), f.ocm, name+"-created"))(t); len(works) > 0 {
+	if works := framework.Must(framework.WorksOf(t.Context(), f.OCM, name+"-created"))(t); len(works) > 0 {
 		t.Errorf("there is a work %s", works[0].Name)
 	}
 }

@@ -27,6 +27,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -90,7 +91,7 @@ func (c countLists) RoundTrip(request *http.Request) (*http.Response, error) {
 // with our hub unchanged.
 func TestPublicAgent(t *testing.T) {
 	t.Parallel()
-	f := ownFleet(t, localhub.FleetOptions{Clusters: []string{cluster1}})
+	f := ownFleet(t, localhub.FleetOptions{Clusters: []string{framework.Cluster1}})
 	// Its place is taken by the public one.
 	if err := f.Members[0].Agent.Stop(t.Context()); err != nil {
 		t.Fatal(err)
@@ -108,29 +109,29 @@ func TestPublicAgent(t *testing.T) {
 func (f *fleet) startPublicAgent(t *testing.T) *publicAgent {
 	t.Helper()
 	const name = "managed-serviceaccount-addon-agent"
-	user := localhub.AgentGroup("cluster:"+cluster1) + ":addon:managed-serviceaccount:agent:addon-agent"
+	user := localhub.AgentGroup("cluster:"+framework.Cluster1) + ":addon:managed-serviceaccount:agent:addon-agent"
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "list", "watch", "create", "update"}},
 		{APIGroups: []string{authenticationv1beta1.GroupName}, Resources: []string{"managedserviceaccounts"}, Verbs: []string{"get", "list", "watch"}},
 		{APIGroups: []string{authenticationv1beta1.GroupName}, Resources: []string{"managedserviceaccounts/status"}, Verbs: []string{"get", "update", "patch"}},
 	}}
-	must(f.hub.RbacV1().Roles(cluster1).Create(t.Context(), role, metav1.CreateOptions{}))(t)
-	must(f.hub.RbacV1().RoleBindings(cluster1).Create(t.Context(), &rbacv1.RoleBinding{
+	framework.Must(f.HubClient.RbacV1().Roles(framework.Cluster1).Create(t.Context(), role, metav1.CreateOptions{}))(t)
+	framework.Must(f.HubClient.RbacV1().RoleBindings(framework.Cluster1).Create(t.Context(), &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	}, metav1.CreateOptions{}))(t)
 
-	config := must(f.Hub.UserConfig(user))(t)
-	agent := &publicAgent{cluster: cluster1, managed: f.managed, hub: must(kubernetes.NewForConfig(config))(t)}
+	config := framework.Must(f.Hub.UserConfig(user))(t)
+	agent := &publicAgent{cluster: framework.Cluster1, managed: f.ManagedClient, hub: framework.Must(kubernetes.NewForConfig(config))(t)}
 	counted := rest.CopyConfig(config)
 	counted.Wrap(func(next http.RoundTripper) http.RoundTripper { return countLists{agent, next} })
-	client := must(dynamic.NewForConfig(counted))(t)
+	client := framework.Must(dynamic.NewForConfig(counted))(t)
 	resource := authenticationv1beta1.SchemeGroupVersion.WithResource("managedserviceaccounts")
-	agent.accounts = client.Resource(resource).Namespace(cluster1)
+	agent.accounts = client.Resource(resource).Namespace(framework.Cluster1)
 
 	ctx, cancel := context.WithCancel(context.Background())
-	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(client, 0, cluster1, nil)
+	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(client, 0, framework.Cluster1, nil)
 	informer := factory.ForResource(resource).Informer()
 	queue := make(chan string, 1000)
 	enqueue := func(obj any) {
@@ -138,7 +139,7 @@ func (f *fleet) startPublicAgent(t *testing.T) *publicAgent {
 			queue <- object.GetName()
 		}
 	}
-	must(informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: enqueue, UpdateFunc: func(_, obj any) { enqueue(obj) }}))(t)
+	framework.Must(informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: enqueue, UpdateFunc: func(_, obj any) { enqueue(obj) }}))(t)
 	var running sync.WaitGroup
 	running.Go(func() {
 		for {
@@ -146,7 +147,7 @@ func (f *fleet) startPublicAgent(t *testing.T) *publicAgent {
 			case <-ctx.Done():
 				return
 			case name := <-queue:
-				obj, exists, _ := informer.GetStore().GetByKey(cluster1 + "/" + name)
+				obj, exists, _ := informer.GetStore().GetByKey(framework.Cluster1 + "/" + name)
 				if !exists {
 					continue
 				}
@@ -217,17 +218,17 @@ func (a *publicAgent) put(ctx context.Context, account *publicAccount) error {
 func (f *fleet) publicReports(t *testing.T, agent *publicAgent) {
 	const count = 10
 	for i := range count {
-		asked := account(cluster1, fmt.Sprintf("public-%d", i))
+		asked := framework.NewAccount(framework.Cluster1, fmt.Sprintf("public-%d", i))
 		asked.Spec.Rotation = authenticationv1beta1.ManagedServiceAccountRotation{Enabled: new(bool), Validity: "24h0m0s"}
-		must(f.ocm.AuthenticationV1beta1().ManagedServiceAccounts(cluster1).Create(t.Context(), asked, metav1.CreateOptions{}))(t)
+		framework.Must(f.OCM.AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1).Create(t.Context(), asked, metav1.CreateOptions{}))(t)
 	}
 	for i := range count {
-		f.reported(t, cluster1, fmt.Sprintf("public-%d", i))
+		f.AccountReported(t, framework.Cluster1, fmt.Sprintf("public-%d", i))
 	}
 	if agent.fails.Load() > 0 {
 		t.Errorf("%d of its requests failed", agent.fails.Load())
 	}
-	out, err := f.kubectl(t, "", "get", "msa", "-n", cluster1, "public-0", "-o", "jsonpath={.status.conditions[*].reason}")
+	out, err := f.Kubectl(t, "", "get", "msa", "-n", framework.Cluster1, "public-0", "-o", "jsonpath={.status.conditions[*].reason}")
 	if err != nil || out != "SecretCreated TokenReported" {
 		t.Errorf("its conditions are: %s", out)
 	}
@@ -237,12 +238,12 @@ func (f *fleet) publicReports(t *testing.T, agent *publicAgent) {
 // watches Secrets by itself.
 func (f *fleet) publicIsLeftAlone(t *testing.T) {
 	const name = "public-1"
-	before, secret := f.reported(t, cluster1, name)
+	before, secret := f.AccountReported(t, framework.Cluster1, name)
 	secret.Annotations = map[string]string{"team": "blue"}
-	must(f.hub.CoreV1().Secrets(cluster1).Update(t.Context(), secret, metav1.UpdateOptions{}))(t)
+	framework.Must(f.HubClient.CoreV1().Secrets(framework.Cluster1).Update(t.Context(), secret, metav1.UpdateOptions{}))(t)
 	settled := time.After(3 * time.Second)
 	for {
-		now := must(f.account(t.Context(), cluster1, name))(t)
+		now := framework.Must(f.GetAccount(t.Context(), framework.Cluster1, name))(t)
 		if now.ResourceVersion != before.ResourceVersion {
 			t.Fatalf("its status was written: %+v", now.Status)
 		}
@@ -256,7 +257,7 @@ func (f *fleet) publicIsLeftAlone(t *testing.T) {
 
 func (f *fleet) publicConflicts(t *testing.T, agent *publicAgent) {
 	const name = "public-2"
-	read := must(agent.accounts.Get(t.Context(), name, metav1.GetOptions{}))(t)
+	read := framework.Must(agent.accounts.Get(t.Context(), name, metav1.GetOptions{}))(t)
 	stale := &publicAccount{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(read.Object, stale); err != nil {
 		t.Fatal(err)
@@ -283,14 +284,14 @@ func (a *publicAccount) DeepCopyPublic() *publicAccount {
 
 func (f *fleet) publicCleansUp(t *testing.T) {
 	const name = "public-3"
-	if err := f.ocm.AuthenticationV1beta1().ManagedServiceAccounts(cluster1).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+	if err := f.OCM.AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the garbage collector has removed the Secret", func(ctx context.Context) error {
-		_, err := f.hub.CoreV1().Secrets(cluster1).Get(ctx, name, metav1.GetOptions{})
-		return isGone(err)
+	framework.Eventually(t, "the garbage collector has removed the Secret", func(ctx context.Context) error {
+		_, err := f.HubClient.CoreV1().Secrets(framework.Cluster1).Get(ctx, name, metav1.GetOptions{})
+		return framework.IsGone(err)
 	})
-	if _, err := f.account(t.Context(), cluster1, name); !apierrors.IsNotFound(err) {
+	if _, err := f.GetAccount(t.Context(), framework.Cluster1, name); !apierrors.IsNotFound(err) {
 		t.Error(errors.Join(errors.New("the account is still there"), err))
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -38,14 +39,14 @@ const otherCluster = "cluster2"
 func TestPublicWorkAgent(t *testing.T) {
 	t.Parallel()
 	f := ownFleet(t, localhub.FleetOptions{})
-	for _, name := range []string{cluster1, otherCluster} {
+	for _, name := range []string{framework.Cluster1, otherCluster} {
 		if err := localhub.JoinCluster(t.Context(), f.Hub, name); err != nil {
 			t.Fatal(err)
 		}
 	}
-	config := must(f.Hub.UserConfig(localhub.AgentUser(cluster1), localhub.AgentGroup(cluster1)))(t)
-	works := must(dynamic.NewForConfig(config))(t).Resource(workv1.SchemeGroupVersion.WithResource("manifestworks"))
-	agent := &publicWorkAgent{fleet: f, works: works.Namespace(cluster1), others: works.Namespace(otherCluster)}
+	config := framework.Must(f.Hub.UserConfig(localhub.AgentUser(framework.Cluster1), localhub.AgentGroup(framework.Cluster1)))(t)
+	works := framework.Must(dynamic.NewForConfig(config))(t).Resource(workv1.SchemeGroupVersion.WithResource("manifestworks"))
+	agent := &publicWorkAgent{fleet: f, works: works.Namespace(framework.Cluster1), others: works.Namespace(otherCluster)}
 	for name, test := range map[string]func(*testing.T){
 		"streams its works":               agent.streams,
 		"lists and watches":               agent.lists,
@@ -66,14 +67,14 @@ func TestPublicWorkAgent(t *testing.T) {
 // given creates a work as an administrator, and removes it at the end of the test.
 func (a *publicWorkAgent) given(t *testing.T, name string, executor bool) *unstructured.Unstructured {
 	t.Helper()
-	work := configMapWork(name)
+	work := framework.ConfigMapWork(name)
 	work.Labels = map[string]string{"given-to": name}
 	if executor {
 		work.Spec.Executor = executorOf(types.NamespacedName{Namespace: "team-a", Name: name})
 	}
-	must(a.ocm.WorkV1().ManifestWorks(cluster1).Create(t.Context(), work, metav1.CreateOptions{}))(t)
+	framework.Must(a.OCM.WorkV1().ManifestWorks(framework.Cluster1).Create(t.Context(), work, metav1.CreateOptions{}))(t)
 	t.Cleanup(func() {
-		ctx, works := context.WithoutCancel(t.Context()), a.ocm.WorkV1().ManifestWorks(cluster1)
+		ctx, works := context.WithoutCancel(t.Context()), a.OCM.WorkV1().ManifestWorks(framework.Cluster1)
 		_, err := works.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 		if err == nil {
 			err = works.Delete(ctx, name, metav1.DeleteOptions{})
@@ -87,7 +88,7 @@ func (a *publicWorkAgent) given(t *testing.T, name string, executor bool) *unstr
 
 func (a *publicWorkAgent) get(t *testing.T, name string) *unstructured.Unstructured {
 	t.Helper()
-	return must(a.works.Get(t.Context(), name, metav1.GetOptions{}))(t)
+	return framework.Must(a.works.Get(t.Context(), name, metav1.GetOptions{}))(t)
 }
 
 // patch changes a work as the public agent does everything: by a merge patch that holds
@@ -100,7 +101,7 @@ func (a *publicWorkAgent) patch(t *testing.T, seen *unstructured.Unstructured, c
 	}
 	metadata["uid"], metadata["resourceVersion"] = string(seen.GetUID()), seen.GetResourceVersion()
 	change["metadata"] = metadata
-	body := must(json.Marshal(change))(t)
+	body := framework.Must(json.Marshal(change))(t)
 	return a.works.Patch(t.Context(), seen.GetName(), types.MergePatchType, body, metav1.PatchOptions{}, subresources...)
 }
 
@@ -131,7 +132,7 @@ func publicStatus(generation int64) map[string]any {
 // nextEvent returns the next event about a work of a name that is no bookmark.
 func nextEvent(t *testing.T, events watch.Interface, name string) watch.Event {
 	t.Helper()
-	patient := time.After(patience)
+	patient := time.After(framework.Patience)
 	for {
 		select {
 		case event, ok := <-events.ResultChan():
@@ -153,7 +154,7 @@ func nextEvent(t *testing.T, events watch.Interface, name string) watch.Event {
 // initialEvents reads a stream up to the bookmark that ends what there was before it.
 func initialEvents(t *testing.T, events watch.Interface) (names []string, version string) {
 	t.Helper()
-	patient := time.After(patience)
+	patient := time.After(framework.Patience)
 	for {
 		select {
 		case event, ok := <-events.ResultChan():
@@ -185,7 +186,7 @@ func streamOptions() metav1.ListOptions {
 func (a *publicWorkAgent) streams(t *testing.T) {
 	a.given(t, "streamed-1", false)
 	a.given(t, "streamed-2", true)
-	events := must(a.works.Watch(t.Context(), streamOptions()))(t)
+	events := framework.Must(a.works.Watch(t.Context(), streamOptions()))(t)
 	defer events.Stop()
 	names, version := initialEvents(t, events)
 	if slices.Sort(names); !slices.Contains(names, "streamed-1") || !slices.Contains(names, "streamed-2") || version == "" {
@@ -196,12 +197,12 @@ func (a *publicWorkAgent) streams(t *testing.T) {
 	if got := nextEvent(t, events, "streamed-3"); got.Type != watch.Added {
 		t.Errorf("got %s", got.Type)
 	}
-	must(a.patch(t, seen, finalizers(workv1.ManifestWorkFinalizer)))(t)
+	framework.Must(a.patch(t, seen, finalizers(workv1.ManifestWorkFinalizer)))(t)
 	if got := nextEvent(t, events, "streamed-3"); got.Type != watch.Modified {
 		t.Errorf("got %s", got.Type)
 	}
 	// Whoever was cut off goes on where it was.
-	resumed := must(a.works.Watch(t.Context(), metav1.ListOptions{ResourceVersion: version, AllowWatchBookmarks: true}))(t)
+	resumed := framework.Must(a.works.Watch(t.Context(), metav1.ListOptions{ResourceVersion: version, AllowWatchBookmarks: true}))(t)
 	defer resumed.Stop()
 	if got := nextEvent(t, resumed, "streamed-3"); got.Type != watch.Added {
 		t.Errorf("after the end of the first stream came %s", got.Type)
@@ -210,13 +211,13 @@ func (a *publicWorkAgent) streams(t *testing.T) {
 
 func (a *publicWorkAgent) lists(t *testing.T) {
 	a.given(t, "listed", false)
-	list := must(a.works.List(t.Context(), metav1.ListOptions{ResourceVersion: "0", Limit: 500}))(t)
+	list := framework.Must(a.works.List(t.Context(), metav1.ListOptions{ResourceVersion: "0", Limit: 500}))(t)
 	if !slices.ContainsFunc(list.Items, func(work unstructured.Unstructured) bool { return work.GetName() == "listed" }) {
 		t.Errorf("%d works, the new one is not among them", len(list.Items))
 	}
-	events := must(a.works.Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.GetResourceVersion(), AllowWatchBookmarks: true}))(t)
+	events := framework.Must(a.works.Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.GetResourceVersion(), AllowWatchBookmarks: true}))(t)
 	defer events.Stop()
-	if err := a.ocm.WorkV1().ManifestWorks(cluster1).Delete(t.Context(), "listed", metav1.DeleteOptions{}); err != nil {
+	if err := a.OCM.WorkV1().ManifestWorks(framework.Cluster1).Delete(t.Context(), "listed", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if got := nextEvent(t, events, "listed"); got.Type != watch.Deleted {
@@ -233,12 +234,12 @@ func (a *publicWorkAgent) selects(t *testing.T) {
 		"executor":          {FieldSelector: "spec.executor.subject.serviceAccount.name=selected-1,spec.executor.subject.serviceAccount.namespace=team-a"},
 		"label, not a name": {LabelSelector: "given-to in (selected-1, selected-2)", FieldSelector: "metadata.name!=selected-2"},
 	} {
-		list := must(a.works.List(t.Context(), options))(t)
+		list := framework.Must(a.works.List(t.Context(), options))(t)
 		if len(list.Items) != 1 || list.Items[0].GetName() != "selected-1" {
 			t.Errorf("by %s: %d works", name, len(list.Items))
 		}
 		options.SendInitialEvents, options.ResourceVersionMatch, options.AllowWatchBookmarks = ptr.To(true), metav1.ResourceVersionMatchNotOlderThan, true
-		events := must(a.works.Watch(t.Context(), options))(t)
+		events := framework.Must(a.works.Watch(t.Context(), options))(t)
 		if names, _ := initialEvents(t, events); !slices.Equal(names, []string{"selected-1"}) {
 			t.Errorf("by %s: streamed %v", name, names)
 		}
@@ -251,13 +252,13 @@ func (a *publicWorkAgent) selects(t *testing.T) {
 
 func (a *publicWorkAgent) finalizes(t *testing.T) {
 	seen := a.given(t, "finalized", false)
-	held := must(a.patch(t, seen, finalizers(workv1.ManifestWorkFinalizer)))(t)
+	held := framework.Must(a.patch(t, seen, finalizers(workv1.ManifestWorkFinalizer)))(t)
 	if !slices.Equal(held.GetFinalizers(), []string{workv1.ManifestWorkFinalizer}) || held.GetGeneration() != seen.GetGeneration() {
 		t.Errorf("finalizers %v, generation %d after %d", held.GetFinalizers(), held.GetGeneration(), seen.GetGeneration())
 	}
-	events := must(a.works.Watch(t.Context(), metav1.ListOptions{ResourceVersion: held.GetResourceVersion()}))(t)
+	events := framework.Must(a.works.Watch(t.Context(), metav1.ListOptions{ResourceVersion: held.GetResourceVersion()}))(t)
 	defer events.Stop()
-	if err := a.ocm.WorkV1().ManifestWorks(cluster1).Delete(t.Context(), "finalized", metav1.DeleteOptions{}); err != nil {
+	if err := a.OCM.WorkV1().ManifestWorks(framework.Cluster1).Delete(t.Context(), "finalized", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	event := nextEvent(t, events, "finalized")
@@ -266,7 +267,7 @@ func (a *publicWorkAgent) finalizes(t *testing.T) {
 		t.Fatalf("got %s of a work deleted at %v", event.Type, deleting.GetDeletionTimestamp())
 	}
 	// It still reports while it cleans up, and only then lets the work go.
-	reported := must(a.patch(t, deleting, map[string]any{"status": publicStatus(deleting.GetGeneration())}, "status"))(t)
+	reported := framework.Must(a.patch(t, deleting, map[string]any{"status": publicStatus(deleting.GetGeneration())}, "status"))(t)
 	if a.get(t, "finalized").GetDeletionTimestamp() == nil {
 		t.Error("the work is not being deleted any more")
 	}
@@ -287,7 +288,7 @@ func (a *publicWorkAgent) finalizes(t *testing.T) {
 func (a *publicWorkAgent) reports(t *testing.T) {
 	seen := a.given(t, "reported", false)
 	want := publicStatus(seen.GetGeneration())
-	reported := must(a.patch(t, seen, map[string]any{
+	reported := framework.Must(a.patch(t, seen, map[string]any{
 		"status": want, "spec": map[string]any{"workload": map[string]any{"manifests": []any{}}},
 	}, "status"))(t)
 	if diff := cmp.Diff(seen.Object["spec"], reported.Object["spec"]); diff != "" || reported.GetGeneration() != seen.GetGeneration() {
@@ -301,7 +302,7 @@ func (a *publicWorkAgent) reports(t *testing.T) {
 		t.Errorf("what it reported of the manifests: %v, %v", feedback, err)
 	}
 	// The work itself does not take a status.
-	changed := must(a.patch(t, reported, map[string]any{
+	changed := framework.Must(a.patch(t, reported, map[string]any{
 		"metadata": map[string]any{"labels": map[string]any{"seen": "yes"}}, "status": map[string]any{"conditions": []any{}},
 	}))(t)
 	if diff := cmp.Diff(reported.Object["status"], changed.Object["status"]); diff != "" || changed.GetLabels()["seen"] != "yes" {
@@ -326,7 +327,7 @@ func conditionTypes(t *testing.T, status any) []string {
 
 func (a *publicWorkAgent) conflicts(t *testing.T) {
 	stale := a.given(t, "contested", false)
-	fresh := must(a.patch(t, stale, finalizers(workv1.ManifestWorkFinalizer)))(t)
+	fresh := framework.Must(a.patch(t, stale, finalizers(workv1.ManifestWorkFinalizer)))(t)
 	status := map[string]any{"status": publicStatus(1)}
 	if _, err := a.patch(t, stale, finalizers("example.com/lost")); !apierrors.IsConflict(err) {
 		t.Errorf("a finalizer for a former version: %v", err)
@@ -358,7 +359,7 @@ func (a *publicWorkAgent) conflicts(t *testing.T) {
 	if _, err := a.patch(t, fresh, finalizers()); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.ocm.WorkV1().ManifestWorks(cluster1).Delete(t.Context(), "contested", metav1.DeleteOptions{}); err != nil {
+	if err := a.OCM.WorkV1().ManifestWorks(framework.Cluster1).Delete(t.Context(), "contested", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := a.patch(t, fresh, finalizers("example.com/lost")); !apierrors.IsNotFound(err) {
@@ -384,7 +385,7 @@ func (a *publicWorkAgent) executes(t *testing.T) {
 	if err != nil || !there {
 		t.Fatalf("who chose the executor: %v, %v", choice, err)
 	}
-	held := must(a.patch(t, seen, finalizers(workv1.ManifestWorkFinalizer)))(t)
+	held := framework.Must(a.patch(t, seen, finalizers(workv1.ManifestWorkFinalizer)))(t)
 	forged := publicStatus(held.GetGeneration())
 	forged["executorChoice"] = map[string]any{"chosenBy": map[string]any{"username": "mallory"}}
 	erased := publicStatus(held.GetGeneration())
@@ -406,7 +407,7 @@ func (a *publicWorkAgent) executes(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			reported := must(write(a.get(t, "executed")))(t)
+			reported := framework.Must(write(a.get(t, "executed")))(t)
 			got, _, err := unstructured.NestedMap(reported.Object, "status", "executorChoice")
 			if diff := cmp.Diff(choice, got); err != nil || diff != "" {
 				t.Errorf("who chose the executor is now %v: %s", err, diff)
@@ -476,7 +477,7 @@ func (a *publicWorkAgent) confined(t *testing.T) {
 // executors is as it was.
 func (a *publicWorkAgent) changesOrdinaryWorks(t *testing.T) {
 	seen := a.given(t, "unguarded", false)
-	changed := must(a.patch(t, seen, map[string]any{"spec": map[string]any{"deleteOption": map[string]any{"propagationPolicy": "Orphan"}}}))(t)
+	changed := framework.Must(a.patch(t, seen, map[string]any{"spec": map[string]any{"deleteOption": map[string]any{"propagationPolicy": "Orphan"}}}))(t)
 	if policy, _, _ := unstructured.NestedString(changed.Object, "spec", "deleteOption", "propagationPolicy"); policy != "Orphan" || changed.GetGeneration() != seen.GetGeneration()+1 {
 		t.Errorf("policy %q, generation %d", policy, changed.GetGeneration())
 	}
@@ -491,10 +492,10 @@ func (a *publicWorkAgent) finishes(t *testing.T) {
 	for _, name := range []string{"finished", "finished-and-kept", "unfinished"} {
 		a.given(t, name, false)
 		if name != "finished-and-kept" {
-			must(a.ocm.WorkV1().ManifestWorks(cluster1).Patch(t.Context(), name, types.MergePatchType,
+			framework.Must(a.OCM.WorkV1().ManifestWorks(framework.Cluster1).Patch(t.Context(), name, types.MergePatchType,
 				[]byte(`{"spec":{"deleteOption":{"ttlSecondsAfterFinished":1}}}`), metav1.PatchOptions{}))(t)
 		}
-		seen := must(a.patch(t, a.get(t, name), finalizers(workv1.ManifestWorkFinalizer)))(t)
+		seen := framework.Must(a.patch(t, a.get(t, name), finalizers(workv1.ManifestWorkFinalizer)))(t)
 		status := publicStatus(seen.GetGeneration())
 		complete := map[string]any{
 			"type": "Complete", "status": "True", "reason": "ConditionRulesAggregated", "message": "", "observedGeneration": seen.GetGeneration(),
@@ -504,10 +505,10 @@ func (a *publicWorkAgent) finishes(t *testing.T) {
 			complete["status"] = "False"
 		}
 		status["conditions"] = append(status["conditions"].([]any), complete)
-		must(a.patch(t, seen, map[string]any{"status": status}, "status"))(t)
+		framework.Must(a.patch(t, seen, map[string]any{"status": status}, "status"))(t)
 	}
 	var deleted *unstructured.Unstructured
-	eventually(t, "the finished work is being deleted", func(ctx context.Context) (err error) {
+	framework.Eventually(t, "the finished work is being deleted", func(ctx context.Context) (err error) {
 		if deleted, err = a.works.Get(ctx, "finished", metav1.GetOptions{}); err == nil && deleted.GetDeletionTimestamp() == nil {
 			err = errors.New("it is not")
 		}

@@ -21,6 +21,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/refusal"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -32,7 +33,7 @@ const (
 // agentConfig is the identity of a cluster's agent on the hub, without a limit of requests.
 func (f *fleet) agentConfig(t *testing.T, cluster string) *rest.Config {
 	t.Helper()
-	config := must(f.Hub.UserConfig(localhub.AgentUser(cluster), localhub.AgentGroup(cluster)))(t)
+	config := framework.Must(f.Hub.UserConfig(localhub.AgentUser(cluster), localhub.AgentGroup(cluster)))(t)
 	config.QPS = -1
 	return config
 }
@@ -76,7 +77,7 @@ func TestQuotas(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	agent := must(versioned.NewForConfig(f.agentConfig(t, evil)))(t)
+	agent := framework.Must(versioned.NewForConfig(f.agentConfig(t, evil)))(t)
 	reports := agent.RbacV1alpha1().ClusterNamespaces(evil)
 	create := metav1.CreateOptions{}
 
@@ -105,7 +106,7 @@ func TestQuotas(t *testing.T) {
 			})
 		}
 		running.Wait()
-		listed := must(reports.List(t.Context(), metav1.ListOptions{}))(t)
+		listed := framework.Must(reports.List(t.Context(), metav1.ListOptions{}))(t)
 		if stored.Load() != quotaOfReports || len(listed.Items) != quotaOfReports {
 			t.Fatalf("stored = %d, listed = %d, want %d", stored.Load(), len(listed.Items), quotaOfReports)
 		}
@@ -113,12 +114,12 @@ func TestQuotas(t *testing.T) {
 		isOverQuota(t, "dry run", err, "--namespace-quota-objects")
 		_, err = reports.Create(t.Context(), &rbacv1alpha1.ClusterNamespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "n-"}}, create)
 		isOverQuota(t, "generated name", err, "--namespace-quota-objects")
-		_, err = f.ocm.RbacV1alpha1().ClusterNamespaces(evil).Patch(t.Context(), "applied", types.ApplyPatchType,
+		_, err = f.OCM.RbacV1alpha1().ClusterNamespaces(evil).Patch(t.Context(), "applied", types.ApplyPatchType,
 			[]byte(`{"apiVersion":"rbac.open-cluster-management.io/v1alpha1","kind":"ClusterNamespace","metadata":{"name":"applied"}}`),
 			metav1.PatchOptions{FieldManager: "test"})
 		isOverQuota(t, "server-side apply", err, "--namespace-quota-objects")
 
-		if _, err := f.ocm.RbacV1alpha1().ClusterNamespaces(good).Create(t.Context(), report(good, "n", 1), create); err != nil {
+		if _, err := f.OCM.RbacV1alpha1().ClusterNamespaces(good).Create(t.Context(), report(good, "n", 1), create); err != nil {
 			t.Errorf("create for another cluster: %v", err)
 		}
 		first := &listed.Items[0]
@@ -131,7 +132,7 @@ func TestQuotas(t *testing.T) {
 	})
 
 	t.Run("bytes", func(t *testing.T) {
-		listed := must(reports.List(t.Context(), metav1.ListOptions{}))(t)
+		listed := framework.Must(reports.List(t.Context(), metav1.ListOptions{}))(t)
 		var grown *rbacv1alpha1.ClusterNamespace
 		var refused error
 		for i := range listed.Items {
@@ -164,7 +165,7 @@ func TestQuotas(t *testing.T) {
 		_, err := clusters.Patch(t.Context(), evil, types.MergePatchType,
 			[]byte(`{"metadata":{"annotations":{"a":"`+strings.Repeat("x", 200<<10)+`"}}}`), metav1.PatchOptions{})
 		isLimited(t, "annotations", err, "metadata.annotations", "--object-limits=managedclusters.annotation-bytes=131072")
-		cluster := must(clusters.Get(t.Context(), evil, metav1.GetOptions{}))(t)
+		cluster := framework.Must(clusters.Get(t.Context(), evil, metav1.GetOptions{}))(t)
 		for i := range 2000 {
 			cluster.Status.ClusterClaims = append(cluster.Status.ClusterClaims, clusterv1.ManagedClusterClaim{Name: fmt.Sprintf("claim-%d", i), Value: "x"})
 		}
@@ -176,22 +177,22 @@ func TestQuotas(t *testing.T) {
 	})
 
 	t.Run("ManifestWorks", func(t *testing.T) {
-		works := f.ocm.WorkV1().ManifestWorks(evil)
+		works := f.OCM.WorkV1().ManifestWorks(evil)
 		for i := range quotaOfWorks {
-			work := configMapWork(fmt.Sprintf("work-%d", i))
+			work := framework.ConfigMapWork(fmt.Sprintf("work-%d", i))
 			work.Namespace = evil
-			must(works.Create(t.Context(), work, create))(t)
+			framework.Must(works.Create(t.Context(), work, create))(t)
 		}
-		work := configMapWork("more")
+		work := framework.ConfigMapWork("more")
 		work.Namespace = evil
 		_, err := works.Create(t.Context(), work, create)
 		isOverQuota(t, "create", err, fmt.Sprintf("--namespace-quota-objects=manifestworks=%d", quotaOfWorks))
 
 		// What the server delivers has a reserve.
-		granted := permission("permission")
+		granted := framework.Permission("permission")
 		granted.Namespace = evil
-		must(f.ocm.RbacV1alpha1().ClusterPermissions(evil).Create(t.Context(), granted, create))(t)
-		eventually(t, "the ClusterPermission is delivered", func(ctx context.Context) error {
+		framework.Must(f.OCM.RbacV1alpha1().ClusterPermissions(evil).Create(t.Context(), granted, create))(t)
+		framework.Eventually(t, "the ClusterPermission is delivered", func(ctx context.Context) error {
 			all, err := works.List(ctx, metav1.ListOptions{})
 			if err == nil && len(all.Items) != quotaOfWorks+1 {
 				err = fmt.Errorf("ManifestWorks = %d, want %d", len(all.Items), quotaOfWorks+1)
@@ -200,9 +201,9 @@ func TestQuotas(t *testing.T) {
 		})
 
 		of := agent.WorkV1().ManifestWorks(evil)
-		reported := must(of.Get(t.Context(), "work-0", metav1.GetOptions{}))(t)
+		reported := framework.Must(of.Get(t.Context(), "work-0", metav1.GetOptions{}))(t)
 		reported.Status.Conditions = condition(workv1.WorkApplied)
-		reported = must(of.UpdateStatus(t.Context(), reported, metav1.UpdateOptions{}))(t)
+		reported = framework.Must(of.UpdateStatus(t.Context(), reported, metav1.UpdateOptions{}))(t)
 		for i := range 100 {
 			told := condition(workv1.WorkApplied)
 			told[0].Message = strings.Repeat("m", 15_000)
@@ -218,8 +219,8 @@ func TestQuotas(t *testing.T) {
 	})
 
 	t.Run("metrics", func(t *testing.T) {
-		direct := must(kubernetes.NewForConfig(must(f.Server.UserConfig("admin", "system:masters"))(t)))(t)
-		eventually(t, "the metrics show the refusals", func(ctx context.Context) error {
+		direct := framework.Must(kubernetes.NewForConfig(framework.Must(f.Server.UserConfig("admin", "system:masters"))(t)))(t)
+		framework.Eventually(t, "the metrics show the refusals", func(ctx context.Context) error {
 			text, err := direct.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 			if err != nil {
 				return err

@@ -16,6 +16,7 @@ import (
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/pkg/registration"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -25,11 +26,11 @@ func TestBootstrapCannot(t *testing.T) {
 	h := members(t)
 	v := h.newVictim(t, "boot-victim")
 	// A bootstrap token of its own, beside the one that the others have joined with.
-	token := must(h.Hub.UserConfig("system:bootstrap:abcdef", "system:bootstrappers", "system:bootstrappers:managedcluster"))(t)
-	client := must(versioned.NewForConfig(token))(t)
+	token := framework.Must(h.Hub.UserConfig("system:bootstrap:abcdef", "system:bootstrappers", "system:bootstrappers:managedcluster"))(t)
+	client := framework.Must(versioned.NewForConfig(token))(t)
 	const self, accepted, taken = "boot-own", "boot-accepted", "boot-others"
 	for _, name := range []string{self, accepted} {
-		must(client.ClusterV1().ManagedClusters().Create(t.Context(), &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))(t)
+		framework.Must(client.ClusterV1().ManagedClusters().Create(t.Context(), &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))(t)
 	}
 	h.request(t, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: taken}})
 	certified := h.join(t, "boot-certified")
@@ -61,11 +62,11 @@ func TestBootstrapCannot(t *testing.T) {
 		}}
 		forged.Status.Acceptance = &clusterv1.Acceptance{Accepted: true, DecidedBy: "admin", DecidedAt: metav1.Now()}
 		forged.Status.Conditions = []metav1.Condition{{Type: clusterv1.ManagedClusterConditionHubAccepted, Status: metav1.ConditionTrue, Reason: "Forged", LastTransitionTime: metav1.Now()}}
-		must(client.ClusterV1().ManagedClusters().Create(t.Context(), forged, metav1.CreateOptions{}))(t)
+		framework.Must(client.ClusterV1().ManagedClusters().Create(t.Context(), forged, metav1.CreateOptions{}))(t)
 		mc1 := h.cluster(t, "boot-forged")
 		if mc1.Status.Acceptance != nil || len(mc1.Status.Conditions) > 0 || mc1.Annotations[registration.RequestedByAnnotation] != "system:bootstrap:abcdef" ||
 			h.record(t, "boot-forged").Spec.RequestedBy.Username != "system:bootstrap:abcdef" {
-			t.Errorf("it has what was forged: %s", toJSON(mc1))
+			t.Errorf("it has what was forged: %s", framework.ToJSON(mc1))
 		}
 	})
 	t.Run("name or place it as it likes", func(t *testing.T) {
@@ -90,14 +91,14 @@ func TestBootstrapCannot(t *testing.T) {
 		})
 		for _, name := range []string{self, taken, accepted} {
 			if record := h.record(t, name); record.Spec.IRSA != nil || record.Spec.Driver != registerv1alpha1.DriverCSR {
-				t.Errorf("%s has a claim: %s", name, toJSON(record.Spec))
+				t.Errorf("%s has a claim: %s", name, framework.ToJSON(record.Spec))
 			}
 		}
 	})
 	t.Run("get certificates of clusters that have theirs", func(t *testing.T) {
 		// Of decisions and of requests the hub keeps whole seconds.
-		eventually(t, "the second of the decision is over", func(ctx context.Context) error {
-			mc, err := h.ocm.ClusterV1().ManagedClusters().Get(ctx, "boot-certified", metav1.GetOptions{})
+		framework.Eventually(t, "the second of the decision is over", func(ctx context.Context) error {
+			mc, err := h.OCM.ClusterV1().ManagedClusters().Get(ctx, "boot-certified", metav1.GetOptions{})
 			if err == nil && mc.Status.Acceptance.DecidedAt.Truncate(time.Second).Equal(time.Now().Truncate(time.Second)) {
 				return errors.New("it is not")
 			}
@@ -121,7 +122,7 @@ func TestBootstrapCannot(t *testing.T) {
 		})
 	})
 	v.unharmed(t)
-	if _, err := h.ocm.ClusterV1().ManagedClusters().Get(t.Context(), "boot-new", metav1.GetOptions{}); err == nil {
+	if _, err := h.OCM.ClusterV1().ManagedClusters().Get(t.Context(), "boot-new", metav1.GetOptions{}); err == nil {
 		t.Error(errors.New("boot-new was created"))
 	}
 }

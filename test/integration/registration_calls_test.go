@@ -11,6 +11,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 	"open-cluster-management.io/hub-apiserver/test/fakeaws"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
 // TestCallsPerAcceptance counts what the server asks AWS for while nothing fails.
@@ -18,13 +19,13 @@ func TestCallsPerAcceptance(t *testing.T) {
 	h := startAWSHub(t)
 	accept := func(t *testing.T, desired irsa.Desired) {
 		t.Helper()
-		if _, err := h.ocm.ClusterV1().ManagedClusters().Create(t.Context(), claiming(desired), metav1.CreateOptions{}); err != nil {
+		if _, err := h.OCM.ClusterV1().ManagedClusters().Create(t.Context(), claiming(desired), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		if err := h.decide(t.Context(), desired.ClusterName, true); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, desired.ClusterName+" is accepted", func(ctx context.Context) error { return h.hubAccepts(ctx, desired.ClusterName) })
+		framework.Eventually(t, desired.ClusterName+" is accepted", func(ctx context.Context) error { return h.hubAccepts(ctx, desired.ClusterName) })
 		if err := h.inAWS(desired); err != nil {
 			t.Error(err)
 		}
@@ -63,11 +64,11 @@ func TestCallsPerAcceptance(t *testing.T) {
 		h.aws.ResetCalls()
 		for i := range 50 {
 			patch := fmt.Appendf(nil, `{"metadata":{"labels":{"touched":"%d"}},"spec":{"leaseDurationSeconds":%d}}`, i, 60+i)
-			if _, err := h.ocm.ClusterV1().ManagedClusters().Patch(t.Context(), first.ClusterName, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			if _, err := h.OCM.ClusterV1().ManagedClusters().Patch(t.Context(), first.ClusterName, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			status := fmt.Appendf(nil, `{"status":{"version":{"kubernetes":"v1.%d.0"}}}`, i)
-			if _, err := h.ocm.ClusterV1().ManagedClusters().Patch(t.Context(), first.ClusterName, types.MergePatchType, status, metav1.PatchOptions{}, "status"); err != nil {
+			if _, err := h.OCM.ClusterV1().ManagedClusters().Patch(t.Context(), first.ClusterName, types.MergePatchType, status, metav1.PatchOptions{}, "status"); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -83,7 +84,7 @@ func TestCallsPerAcceptance(t *testing.T) {
 	t.Run("one that never was accepted takes none", func(t *testing.T) {
 		h.aws.ResetCalls()
 		never := h.desired("calls-never", "calls-never")
-		if _, err := h.ocm.ClusterV1().ManagedClusters().Create(t.Context(), claiming(never), metav1.CreateOptions{}); err != nil {
+		if _, err := h.OCM.ClusterV1().ManagedClusters().Create(t.Context(), claiming(never), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		if err := h.decide(t.Context(), never.ClusterName, false); err != nil {
@@ -93,10 +94,10 @@ func TestCallsPerAcceptance(t *testing.T) {
 		if err := h.hasAccess(t.Context(), never.ClusterName, noAccess); err != nil {
 			t.Error(err)
 		}
-		if err := h.ocm.ClusterV1().ManagedClusters().Delete(t.Context(), never.ClusterName, metav1.DeleteOptions{}); err != nil {
+		if err := h.OCM.ClusterV1().ManagedClusters().Delete(t.Context(), never.ClusterName, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "nothing of it is left", func(ctx context.Context) error { return h.isGone(ctx, never.ClusterName) })
+		framework.Eventually(t, "nothing of it is left", func(ctx context.Context) error { return h.isGone(ctx, never.ClusterName) })
 		settled(t)
 		if about := h.callsAbout(never); len(about) > 0 {
 			t.Errorf("the calls for it are %v", about)
@@ -108,7 +109,7 @@ func TestCallsPerAcceptance(t *testing.T) {
 		if err := h.Server.Restart(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the server has looked at what AWS has", func(context.Context) error {
+		framework.Eventually(t, "the server has looked at what AWS has", func(context.Context) error {
 			if about := h.callsAbout(first); !slices.Contains(about, "GetRole") || !slices.Contains(about, "DescribeAccessEntry") {
 				return fmt.Errorf("the calls are %v", about)
 			}
@@ -135,7 +136,7 @@ func TestCallsPerAcceptance(t *testing.T) {
 		if err := h.Server.Restart(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "it is repaired", func(context.Context) error { return h.inAWS(first) })
+		framework.Eventually(t, "it is repaired", func(context.Context) error { return h.inAWS(first) })
 		if err := h.hubAccepts(t.Context(), first.ClusterName); err != nil {
 			t.Error(err)
 		}
@@ -155,7 +156,7 @@ func TestCallsPerAcceptance(t *testing.T) {
 			return fakeaws.Delay(release)
 		})
 		defer h.aws.SetFaults(nil)
-		if _, err := h.ocm.ClusterV1().ManagedClusters().Create(t.Context(), claiming(hung), metav1.CreateOptions{}); err != nil {
+		if _, err := h.OCM.ClusterV1().ManagedClusters().Create(t.Context(), claiming(hung), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		if err := h.decide(t.Context(), hung.ClusterName, true); err != nil {
@@ -171,7 +172,7 @@ func TestCallsPerAcceptance(t *testing.T) {
 		if err := h.decide(t.Context(), other.ClusterName, false); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the other one is denied altogether", func(ctx context.Context) error { return h.isDenied(ctx, other.ClusterName) })
+		framework.Eventually(t, "the other one is denied altogether", func(ctx context.Context) error { return h.isDenied(ctx, other.ClusterName) })
 		if about := h.callsAbout(other); !slices.Contains(about, "DeleteAccessEntry") || !slices.Contains(about, "DeleteRole") {
 			t.Errorf("the calls for the other one are %v", about)
 		}
@@ -182,7 +183,7 @@ func TestCallsPerAcceptance(t *testing.T) {
 			t.Error(err)
 		}
 		close(release)
-		eventually(t, "the one that hung is accepted", func(ctx context.Context) error { return h.hubAccepts(ctx, hung.ClusterName) })
+		framework.Eventually(t, "the one that hung is accepted", func(ctx context.Context) error { return h.hubAccepts(ctx, hung.ClusterName) })
 		if err := h.inAWS(hung); err != nil {
 			t.Error(err)
 		}
@@ -193,7 +194,7 @@ func TestCallsPerAcceptance(t *testing.T) {
 		if err := h.decide(t.Context(), first.ClusterName, false); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "its registration is cleaned up", func(ctx context.Context) error { return h.isDenied(ctx, first.ClusterName) })
+		framework.Eventually(t, "its registration is cleaned up", func(ctx context.Context) error { return h.isDenied(ctx, first.ClusterName) })
 		calls(t, "one denial", "DeleteAccessEntry", "DeleteRolePolicy", "DeleteRole")
 		if err := h.decide(t.Context(), first.ClusterName, false); err != nil {
 			t.Fatal(err)

@@ -14,14 +14,15 @@ import (
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/registration"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
 // mayDo grants rules to a user or a group.
 func (h *awsHub) mayDo(t *testing.T, kind, name string, rules ...rbacv1.PolicyRule) {
 	t.Helper()
-	createClusterRole(t, h.hub, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules})
-	bindings := h.hub.RbacV1().ClusterRoleBindings()
-	must(bindings.Create(t.Context(), &rbacv1.ClusterRoleBinding{
+	framework.CreateClusterRole(t, h.HubClient, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules})
+	bindings := h.HubClient.RbacV1().ClusterRoleBindings()
+	framework.Must(bindings.Create(t.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: kind, Name: name}},
@@ -55,7 +56,7 @@ func (h *awsHub) decisions(t *testing.T, name string, accepted bool) []attempt {
 	applied := fmt.Sprintf(`{"apiVersion":"cluster.open-cluster-management.io/v1","kind":"ManagedCluster","metadata":{"name":%q},"spec":{"hubAcceptsClient":%v}}`, name, accepted)
 	spec := fmt.Sprintf(`{"spec":{"hubAcceptsClient":%v}}`, accepted)
 	return []attempt{
-		try("PUT", path, toJSON(mc)), try("PUT", path+"?dryRun=All", toJSON(mc)),
+		try("PUT", path, framework.ToJSON(mc)), try("PUT", path+"?dryRun=All", framework.ToJSON(mc)),
 		try("PATCH", path, spec), try("PATCH", path, spec).as(strategicPatch),
 		try("PATCH", path, fmt.Sprintf(`[{"op":"replace","path":"/spec/hubAcceptsClient","value":%v}]`, accepted)).as(jsonPatch),
 		try("PATCH", path+"?fieldManager=test&force=true", applied).as(applyPatch), try("PATCH", path+"?dryRun=All", spec),
@@ -72,7 +73,7 @@ func putAccept(cluster string, accepted bool, metadata ...string) attempt {
 // waitUntilMay waits until the hub has taken notice of what was granted.
 func waitUntilMay(t *testing.T, who *rawCaller, path string) {
 	t.Helper()
-	eventually(t, "what was granted counts", func(ctx context.Context) error { return answers(ctx, who, rawRequest{method: "GET", path: path}, 200) })
+	framework.Eventually(t, "what was granted counts", func(ctx context.Context) error { return answers(ctx, who, rawRequest{method: "GET", path: path}, 200) })
 }
 
 // TestWhoMayDecide: to accept or to deny a cluster takes the right to that, by whatever
@@ -87,7 +88,7 @@ func TestWhoMayDecide(t *testing.T) {
 		t.Helper()
 		mc := h.cluster(t, name)
 		if mc.Spec.HubAcceptsClient != accepted || (mc.Status.Acceptance == nil) != (by == "") || by != "" && mc.Status.Acceptance.DecidedBy != by {
-			t.Errorf("it was decided: %v %s", mc.Spec.HubAcceptsClient, toJSON(mc.Status.Acceptance))
+			t.Errorf("it was decided: %v %s", mc.Spec.HubAcceptsClient, framework.ToJSON(mc.Status.Acceptance))
 		}
 	}
 	each := func(t *testing.T, who *rawCaller, attempts []attempt) {
@@ -102,13 +103,13 @@ func TestWhoMayDecide(t *testing.T) {
 
 	t.Run("not who may update", func(t *testing.T) {
 		h.mayDo(t, rbacv1.UserKind, "decide-updater", updateClusters...)
-		who := newRawCaller(t, must(h.Hub.UserConfig("decide-updater"))(t))
+		who := newRawCaller(t, framework.Must(h.Hub.UserConfig("decide-updater"))(t))
 		waitUntilMay(t, who, clustersPath)
 		created := `{"apiVersion":"cluster.open-cluster-management.io/v1","kind":"ManagedCluster","metadata":{"name":"decided-new"},"spec":{"hubAcceptsClient":true}}`
 		each(t, who, append(h.decisions(t, name, true), try("POST", clustersPath, created), try("POST", clustersPath+"?dryRun=All", created),
 			try("PATCH", clustersPath+"/decided-new?fieldManager=test", created).as(applyPatch), putAccept(name, true)))
 		undecided(t, false, "")
-		if _, err := h.ocm.ClusterV1().ManagedClusters().Get(t.Context(), "decided-new", metav1.GetOptions{}); err == nil {
+		if _, err := h.OCM.ClusterV1().ManagedClusters().Get(t.Context(), "decided-new", metav1.GetOptions{}); err == nil {
 			t.Error("a cluster was created that is accepted")
 		}
 		h.accept(t, name)
@@ -126,8 +127,8 @@ func TestWhoMayDecide(t *testing.T) {
 	})
 	t.Run("who may accept, by accept alone", func(t *testing.T) {
 		h.mayDo(t, rbacv1.UserKind, "decide-accepter", mayAccept(name))
-		who := newRawCaller(t, must(h.Hub.UserConfig("decide-accepter"))(t))
-		eventually(t, "it accepts", func(ctx context.Context) error {
+		who := newRawCaller(t, framework.Must(h.Hub.UserConfig("decide-accepter"))(t))
+		framework.Eventually(t, "it accepts", func(ctx context.Context) error {
 			return answers(ctx, who, putAccept(name, true).rawRequest, http.StatusOK)
 		})
 		undecided(t, true, "decide-accepter")
@@ -152,7 +153,7 @@ func TestWhoMayDecide(t *testing.T) {
 	})
 	t.Run("the group counts", func(t *testing.T) {
 		h.mayDo(t, rbacv1.GroupKind, "decide-group", append(updateClusters, mayAccept())...)
-		who := newRawCaller(t, must(h.Hub.UserConfig("decide-member", "decide-group"))(t))
+		who := newRawCaller(t, framework.Must(h.Hub.UserConfig("decide-member", "decide-group"))(t))
 		waitUntilMay(t, who, clustersPath)
 		for _, accepted := range []bool{true, false} {
 			for i, a := range h.decisions(t, name, accepted) {
@@ -213,7 +214,7 @@ func TestRevocationIsInTheRequest(t *testing.T) {
 			// What is answered now is what the server may have kept.
 			for _, r := range own {
 				for _, way := range []*rawCaller{agent, direct} {
-					eventually(t, "the agent has its access", func(ctx context.Context) error { return answers(ctx, way, r, http.StatusOK) })
+					framework.Eventually(t, "the agent has its access", func(ctx context.Context) error { return answers(ctx, way, r, http.StatusOK) })
 				}
 			}
 			who, a := revoke(name, agent)
@@ -227,7 +228,7 @@ func TestRevocationIsInTheRequest(t *testing.T) {
 					}
 				}
 			}
-			eventually(t, "the hub refuses it as well", func(ctx context.Context) error {
+			framework.Eventually(t, "the hub refuses it as well", func(ctx context.Context) error {
 				return answers(ctx, agent, rawRequest{method: "GET", path: "/apis/coordination.k8s.io/v1/namespaces/" + name + "/leases/" + registration.LeaseName}, http.StatusForbidden)
 			})
 		})

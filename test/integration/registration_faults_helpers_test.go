@@ -27,6 +27,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 	"open-cluster-management.io/hub-apiserver/pkg/registration"
 	"open-cluster-management.io/hub-apiserver/test/fakeaws"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -49,28 +50,28 @@ type awsHub struct {
 func startAWSHub(t *testing.T) *awsHub {
 	t.Helper()
 	h := &awsHub{
-		aws: must(fakeaws.New(fakeaws.Options{Region: faultsRegion}))(t),
+		aws: framework.Must(fakeaws.New(fakeaws.Options{Region: faultsRegion}))(t),
 		arn: irsa.ARN{Partition: "aws", Region: faultsRegion, AccountID: faultsHubAccount, ClusterName: "hub"},
 	}
-	stopLater(t, func(context.Context) error { return h.aws.Close() })
+	framework.StopLater(t, func(context.Context) error { return h.aws.Close() })
 	if err := h.aws.AddCluster(h.arn.String(), fakeaws.ModeAPI); err != nil {
 		t.Fatal(err)
 	}
-	key := must(h.aws.AddUser(faultsHubAccount, "server", irsa.CreatorAccessPolicy(h.arn).JSON(), irsa.CreatorMappingPolicy(h.arn).JSON()))(t)
-	options := localhub.FleetOptions{Dir: ownDir(t), NoFsync: true, APIServerArgs: []string{
+	key := framework.Must(h.aws.AddUser(faultsHubAccount, "server", irsa.CreatorAccessPolicy(h.arn).JSON(), irsa.CreatorMappingPolicy(h.arn).JSON()))(t)
+	options := localhub.FleetOptions{Dir: framework.OwnDir(t), NoFsync: true, APIServerArgs: []string{
 		"--registration-auth=csr,aws-irsa", "--hub-cluster-arn=" + h.arn.String(),
 	}}
-	inner := must(localhub.NewFleet(options))(t)
+	inner := framework.Must(localhub.NewFleet(options))(t)
 	inner.Server.Env = h.aws.Env(key)
 	if err := inner.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	stopLater(t, inner.Stop)
-	h.fleet = &fleet{Fleet: inner, kubeconfig: filepath.Join(options.Dir, "hub-admin.kubeconfig")}
-	if err := h.connect(t.Context()); err != nil {
+	framework.StopLater(t, inner.Stop)
+	h.fleet = &fleet{&framework.Fleet{Fleet: inner, Kubeconfig: filepath.Join(options.Dir, "hub-admin.kubeconfig")}}
+	if err := h.Connect(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	roles := must(localhub.ReadManifests(filepath.Join(localhub.Root(), "artifacts", "agent", "hub")))(t)
+	roles := framework.Must(localhub.ReadManifests(filepath.Join(localhub.Root(), "artifacts", "agent", "hub")))(t)
 	if err := h.Hub.Apply(t.Context(), roles...); err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +96,7 @@ func claiming(desired irsa.Desired) *clusterv1.ManagedCluster {
 }
 
 func (h *awsHub) decide(ctx context.Context, name string, accepted bool) error {
-	_, err := h.ocm.RegisterV1alpha1().ManagedClusterRegistrations().Accept(ctx, name, &registerv1alpha1.ManagedClusterAcceptance{
+	_, err := h.OCM.RegisterV1alpha1().ManagedClusterRegistrations().Accept(ctx, name, &registerv1alpha1.ManagedClusterAcceptance{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       registerv1alpha1.ManagedClusterAcceptanceSpec{Accepted: accepted},
 	}, metav1.UpdateOptions{})
@@ -104,7 +105,7 @@ func (h *awsHub) decide(ctx context.Context, name string, accepted bool) error {
 
 // hubAccepts tells why the hub does not say that a cluster has all of its access.
 func (h *awsHub) hubAccepts(ctx context.Context, name string) error {
-	cluster, err := h.ocm.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
+	cluster, err := h.OCM.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
@@ -205,19 +206,19 @@ const (
 func (h *awsHub) hasAccess(ctx context.Context, cluster string, want access) error {
 	name := "open-cluster-management:managedcluster:" + cluster
 	labelled := metav1.ListOptions{LabelSelector: clusterv1.ClusterNameLabel + "=" + cluster}
-	roles, err := h.hub.RbacV1().ClusterRoles().List(ctx, labelled)
+	roles, err := h.HubClient.RbacV1().ClusterRoles().List(ctx, labelled)
 	if err != nil {
 		return err
 	}
-	clusterBindings, err := h.hub.RbacV1().ClusterRoleBindings().List(ctx, labelled)
+	clusterBindings, err := h.HubClient.RbacV1().ClusterRoleBindings().List(ctx, labelled)
 	if err != nil {
 		return err
 	}
-	bindings, err := h.hub.RbacV1().RoleBindings(cluster).List(ctx, labelled)
+	bindings, err := h.HubClient.RbacV1().RoleBindings(cluster).List(ctx, labelled)
 	if err != nil {
 		return err
 	}
-	leases, err := h.hub.CoordinationV1().Leases(cluster).List(ctx, labelled)
+	leases, err := h.HubClient.CoordinationV1().Leases(cluster).List(ctx, labelled)
 	if err != nil {
 		return err
 	}
@@ -263,7 +264,7 @@ func (h *awsHub) hasAccess(ctx context.Context, cluster string, want access) err
 
 // agentGroups are the groups that the driver of a cluster gives its agents.
 func (h *awsHub) agentGroups(ctx context.Context, cluster string) ([]string, error) {
-	record, err := h.ocm.RegisterV1alpha1().ManagedClusterRegistrations().Get(ctx, cluster, metav1.GetOptions{})
+	record, err := h.OCM.RegisterV1alpha1().ManagedClusterRegistrations().Get(ctx, cluster, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, err
 	}
@@ -297,9 +298,9 @@ func groups(role rbacv1.RoleRef, subjects []rbacv1.Subject) []string {
 
 // isGone tells what is left of a cluster on the hub.
 func (h *awsHub) isGone(ctx context.Context, name string) error {
-	_, cluster := h.ocm.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
-	_, record := h.ocm.RegisterV1alpha1().ManagedClusterRegistrations().Get(ctx, name, metav1.GetOptions{})
-	_, namespace := h.hub.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	_, cluster := h.OCM.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
+	_, record := h.OCM.RegisterV1alpha1().ManagedClusterRegistrations().Get(ctx, name, metav1.GetOptions{})
+	_, namespace := h.HubClient.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	for what, err := range map[string]error{"ManagedCluster": cluster, "registration": record, "Namespace": namespace} {
 		if err == nil {
 			return fmt.Errorf("the %s of %s is there", what, name)
@@ -313,14 +314,14 @@ func (h *awsHub) isGone(ctx context.Context, name string) error {
 
 // isDenied tells why a cluster that was accepted once is not denied altogether.
 func (h *awsHub) isDenied(ctx context.Context, name string) error {
-	cluster, err := h.ocm.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
+	cluster, err := h.OCM.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
 	if err := hasConditions(cluster.Status.Conditions, clusterv1.ManagedClusterConditionHubAccepted, metav1.ConditionFalse); err != nil {
 		return fmt.Errorf("ManagedCluster %s: %w", name, err)
 	}
-	record, err := h.ocm.RegisterV1alpha1().ManagedClusterRegistrations().Get(ctx, name, metav1.GetOptions{})
+	record, err := h.OCM.RegisterV1alpha1().ManagedClusterRegistrations().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
@@ -374,7 +375,7 @@ type intruder struct {
 func (h *awsHub) newIntruder(t *testing.T) *intruder {
 	t.Helper()
 	const name = "intruder"
-	key := must(h.aws.AddUser(faultsHubAccount, name, fakeaws.AdminPolicy))(t)
+	key := framework.Must(h.aws.AddUser(faultsHubAccount, name, fakeaws.AdminPolicy))(t)
 	config := aws.Config{
 		Region: faultsRegion, BaseEndpoint: aws.String(h.aws.URL()),
 		Credentials:      credentials.NewStaticCredentialsProvider(key.ID, key.Secret, key.SessionToken),

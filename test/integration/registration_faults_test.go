@@ -24,6 +24,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 	"open-cluster-management.io/hub-apiserver/pkg/registration"
 	"open-cluster-management.io/hub-apiserver/test/fakeaws"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
 const (
@@ -46,7 +47,7 @@ const (
 // what the accepted clusters need, and nothing else.
 func TestRegistrationFaults(t *testing.T) {
 	h := startAWSHub(t)
-	count, seed := environment(t, "REGISTRATION_SEQUENCES", faultsSequences), environment(t, "REGISTRATION_SEED", int(time.Now().UnixNano()%1_000_000))
+	count, seed := framework.Environment(t, "REGISTRATION_SEQUENCES", faultsSequences), framework.Environment(t, "REGISTRATION_SEED", int(time.Now().UnixNano()%1_000_000))
 	t.Logf("%d sequences; REGISTRATION_SEED=%d repeats these choices", count, seed)
 
 	storm := &awsStorm{random: rand.New(rand.NewPCG(uint64(seed), 0)), intruder: h.newIntruder(t), injected: map[string]int{}}
@@ -232,10 +233,10 @@ func newStormMember(t *testing.T, h *awsHub, i int, random *rand.Rand) *stormMem
 	}
 	config := h.Hub.AdminConfig()
 	config.Timeout = faultsRequest
-	m.client = ocmClient(t, config, nil)
+	m.client = framework.OCMClient(t, config, nil)
 	config = rest.CopyConfig(config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: m.name, Groups: append(clusterv1.AgentGroups(m.name), "system:authenticated")}
-	m.itself = ocmClient(t, config, nil)
+	m.itself = framework.OCMClient(t, config, nil)
 	return m
 }
 
@@ -494,8 +495,8 @@ func (h *awsHub) afterTheStorm(t *testing.T, members []*stormMember) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	clusters := must(h.ocm.ClusterV1().ManagedClusters().List(ctx, metav1.ListOptions{}))(t)
-	records := must(h.ocm.RegisterV1alpha1().ManagedClusterRegistrations().List(ctx, metav1.ListOptions{}))(t)
+	clusters := framework.Must(h.OCM.ClusterV1().ManagedClusters().List(ctx, metav1.ListOptions{}))(t)
+	records := framework.Must(h.OCM.RegisterV1alpha1().ManagedClusterRegistrations().List(ctx, metav1.ListOptions{}))(t)
 	uids := map[string]types.UID{}
 	for _, cluster := range clusters.Items {
 		uids[cluster.Name] = cluster.UID
@@ -522,7 +523,7 @@ func (h *awsHub) afterTheStorm(t *testing.T, members []*stormMember) {
 		t.Fatal(err)
 	}
 	for _, owner := range owners {
-		eventually(t, "the server has looked at "+owner.ClusterName, func(context.Context) error {
+		framework.Eventually(t, "the server has looked at "+owner.ClusterName, func(context.Context) error {
 			if about := h.callsAbout(owner); !slices.Contains(about, "DescribeAccessEntry") {
 				return fmt.Errorf("the calls are %v", about)
 			}
@@ -554,7 +555,7 @@ func (m *stormMember) isAsAsked(ctx context.Context) error {
 func (h *awsHub) isFreeUnlessHeld(ctx context.Context, heir string, identity irsa.Desired, held *irsa.Desired) error {
 	identity.ClusterName = heir
 	create := func(ctx context.Context) error {
-		_, err := h.ocm.ClusterV1().ManagedClusters().Create(ctx, claiming(identity), metav1.CreateOptions{})
+		_, err := h.OCM.ClusterV1().ManagedClusters().Create(ctx, claiming(identity), metav1.CreateOptions{})
 		return err
 	}
 	if held != nil && held.Managed == identity.Managed {
@@ -566,7 +567,7 @@ func (h *awsHub) isFreeUnlessHeld(ctx context.Context, heir string, identity irs
 	if err := persist(ctx, heir+" claims what nobody has", create); err != nil {
 		return err
 	}
-	record, err := h.ocm.RegisterV1alpha1().ManagedClusterRegistrations().Get(ctx, heir, metav1.GetOptions{})
+	record, err := h.OCM.RegisterV1alpha1().ManagedClusterRegistrations().Get(ctx, heir, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}

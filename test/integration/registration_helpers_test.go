@@ -38,6 +38,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 	"open-cluster-management.io/hub-apiserver/pkg/registration"
 	"open-cluster-management.io/hub-apiserver/test/fakeaws"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -65,24 +66,24 @@ type storyHub struct {
 func startStoryHub(t *testing.T, names ...string) (*storyHub, []*localhub.Cluster) {
 	t.Helper()
 	h := &storyHub{awsHub: &awsHub{
-		aws: must(fakeaws.New(fakeaws.Options{Region: faultsRegion}))(t),
-		arn: must(irsa.ParseARN(localhub.HubARN))(t),
+		aws: framework.Must(fakeaws.New(fakeaws.Options{Region: faultsRegion}))(t),
+		arn: framework.Must(irsa.ParseARN(localhub.HubARN))(t),
 	}}
-	stopLater(t, func(context.Context) error { return h.aws.Close() })
+	framework.StopLater(t, func(context.Context) error { return h.aws.Close() })
 	h.adm = &localhub.Clusteradm{Ran: h.ran}
 	var clusters []*localhub.Cluster
 	var starting errgroup.Group
 	for _, name := range names {
-		cluster := must(localhub.NewCluster(localhub.ClusterOptions{
-			Name: name, Dir: filepath.Join(ownDir(t), name), NoFsync: true,
+		cluster := framework.Must(localhub.NewCluster(localhub.ClusterOptions{
+			Name: name, Dir: filepath.Join(framework.OwnDir(t), name), NoFsync: true,
 			EKS: &localhub.EKS{AWS: h.aws, ARN: localhub.ManagedARN(name)},
 		}))(t)
-		stopLater(t, cluster.Stop)
+		framework.StopLater(t, cluster.Stop)
 		clusters = append(clusters, cluster)
 		starting.Go(func() error { return cluster.Start(t.Context()) })
 	}
 	// Also where the hub does not start, since what starts is stopped then.
-	stopLater(t, func(context.Context) error { return starting.Wait() })
+	framework.StopLater(t, func(context.Context) error { return starting.Wait() })
 	h.fleet = ownFleet(t, localhub.FleetOptions{
 		AWS: h.aws, Join: localhub.JoinByRegistration, Ran: h.ran,
 		// What AWS does not know any more, the hub is not to know either.
@@ -98,19 +99,19 @@ func startStoryHub(t *testing.T, names ...string) (*storyHub, []*localhub.Cluste
 // makeHub makes a cluster a hub, by client certificates.
 func (h *storyHub) makeHub(t *testing.T, cluster *localhub.Cluster) *fleet {
 	t.Helper()
-	invitation := must(h.adm.Init(t.Context(), cluster))(t)
-	server := must(localhub.NewAPIServer(localhub.APIServerOptions{
-		Hub: cluster, Dir: filepath.Join(ownDir(t), "apiserver"), Granted: true, Args: invitation.ServerArgs,
+	invitation := framework.Must(h.adm.Init(t.Context(), cluster))(t)
+	server := framework.Must(localhub.NewAPIServer(localhub.APIServerOptions{
+		Hub: cluster, Dir: filepath.Join(framework.OwnDir(t), "apiserver"), Granted: true, Args: invitation.ServerArgs,
 	}))(t)
-	stopLater(t, server.Stop)
+	framework.StopLater(t, server.Stop)
 	if err := server.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := server.Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	f := &fleet{Fleet: &localhub.Fleet{Hub: cluster, Server: server}}
-	if err := f.connect(t.Context()); err != nil {
+	f := &fleet{&framework.Fleet{Fleet: &localhub.Fleet{Hub: cluster, Server: server}}}
+	if err := f.Connect(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return f
@@ -146,7 +147,7 @@ func (h *storyHub) clusteradm(t *testing.T, cluster *localhub.Cluster, args ...s
 func (h *storyHub) restartServer(t *testing.T, args ...string) {
 	t.Helper()
 	args = append([]string{"--registration-auth=csr,aws-irsa", "--hub-cluster-arn=" + localhub.HubARN}, args...)
-	invitation := must(h.adm.Init(t.Context(), h.Hub, args...))(t)
+	invitation := framework.Must(h.adm.Init(t.Context(), h.Hub, args...))(t)
 	if err := h.Server.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -175,13 +176,13 @@ func newStoryCluster(t *testing.T, cluster *localhub.Cluster, name, namespace st
 	t.Helper()
 	c := &storyCluster{
 		Cluster: cluster, namespace: namespace,
-		kube: must(kubernetes.NewForConfig(cluster.AdminConfig()))(t), ocm: ocmClient(t, cluster.AdminConfig(), nil),
-		agent: must(localhub.NewAgent(localhub.AgentOptions{
-			Managed: cluster, ClusterName: name, Namespace: namespace, Dir: filepath.Join(ownDir(t), name, namespace),
+		kube: framework.Must(kubernetes.NewForConfig(cluster.AdminConfig()))(t), ocm: framework.OCMClient(t, cluster.AdminConfig(), nil),
+		agent: framework.Must(localhub.NewAgent(localhub.AgentOptions{
+			Managed: cluster, ClusterName: name, Namespace: namespace, Dir: filepath.Join(framework.OwnDir(t), name, namespace),
 		}))(t),
 	}
-	stopLater(t, c.agent.Stop)
-	stopLater(t, func(context.Context) error {
+	framework.StopLater(t, c.agent.Stop)
+	framework.StopLater(t, func(context.Context) error {
 		if t.Failed() {
 			t.Logf("the agent in %s of %s%s", namespace, cluster.Name, c.agent.LogTail())
 		}
@@ -204,7 +205,7 @@ func (c *storyCluster) joins(t *testing.T, adm *localhub.Clusteradm, invitation 
 // joinsByIRSA has the cluster join the hub with its IAM role.
 func (h *storyHub) joinsByIRSA(t *testing.T, c *storyCluster) {
 	t.Helper()
-	invitation := must(h.adm.Init(t.Context(), h.Hub, "--registration-auth=csr,aws-irsa", "--hub-cluster-arn="+localhub.HubARN))(t)
+	invitation := framework.Must(h.adm.Init(t.Context(), h.Hub, "--registration-auth=csr,aws-irsa", "--hub-cluster-arn="+localhub.HubARN))(t)
 	c.joins(t, h.adm, invitation, "--registration-auth=aws-irsa", "--eks-hub-cluster-arn="+localhub.HubARN, "--managed-cluster-arn="+c.EKS().ARN)
 }
 
@@ -214,7 +215,7 @@ func (h *storyHub) identityOf(c *storyCluster) irsa.Desired { return h.desired(c
 // secret is the one with the identity of the agent.
 func (c *storyCluster) secret(t *testing.T) map[string]string {
 	t.Helper()
-	secret := must(c.kube.CoreV1().Secrets(c.namespace).Get(t.Context(), hubSecret, metav1.GetOptions{}))(t)
+	secret := framework.Must(c.kube.CoreV1().Secrets(c.namespace).Get(t.Context(), hubSecret, metav1.GetOptions{}))(t)
 	data := map[string]string{}
 	for key, value := range secret.Data {
 		data[key] = string(value)
@@ -226,7 +227,7 @@ func (c *storyCluster) secret(t *testing.T) map[string]string {
 // agent: in the same environment.
 func (c *storyCluster) hubKubeconfig(t *testing.T) *clientcmdapi.Config {
 	t.Helper()
-	config := must(clientcmd.Load([]byte(c.secret(t)["kubeconfig"])))(t)
+	config := framework.Must(clientcmd.Load([]byte(c.secret(t)["kubeconfig"])))(t)
 	for _, user := range config.AuthInfos {
 		if user.Exec == nil {
 			t.Fatalf("the agent's kubeconfig has no token command: %+v", user)
@@ -242,7 +243,7 @@ func (c *storyCluster) hubKubeconfig(t *testing.T) *clientcmdapi.Config {
 // onHub is a client configuration of the agent's own credentials.
 func (c *storyCluster) onHub(t *testing.T) *rest.Config {
 	t.Helper()
-	config := must(clientcmd.NewDefaultClientConfig(*c.hubKubeconfig(t), nil).ClientConfig())(t)
+	config := framework.Must(clientcmd.NewDefaultClientConfig(*c.hubKubeconfig(t), nil).ClientConfig())(t)
 	config.QPS = -1
 	return config
 }
@@ -269,8 +270,8 @@ func (c *storyCluster) awsToken(ctx context.Context, role string, env ...string)
 // asks waits until the cluster has asked the hub.
 func (f *fleet) asks(t *testing.T, name string) {
 	t.Helper()
-	eventually(t, "the hub has ManagedCluster "+name, func(ctx context.Context) error {
-		_, err := f.ocm.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
+	framework.Eventually(t, "the hub has ManagedCluster "+name, func(ctx context.Context) error {
+		_, err := f.OCM.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
 		return err
 	})
 }
@@ -279,8 +280,8 @@ func (f *fleet) asks(t *testing.T, name string) {
 // agent renews its lease.
 func (f *fleet) isMember(t *testing.T, c *storyCluster, name string) {
 	t.Helper()
-	eventually(t, name+" is a member", func(ctx context.Context) error {
-		cluster, err := f.ocm.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
+	framework.Eventually(t, name+" is a member", func(ctx context.Context) error {
+		cluster, err := f.OCM.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -292,8 +293,8 @@ func (f *fleet) isMember(t *testing.T, c *storyCluster, name string) {
 		return nil
 	})
 	agent := c.secret(t)["agent-name"]
-	eventually(t, "the agent of "+name+" has renewed its lease", func(ctx context.Context) error {
-		lease, err := f.hub.CoordinationV1().Leases(name).Get(ctx, registration.LeaseName, metav1.GetOptions{})
+	framework.Eventually(t, "the agent of "+name+" has renewed its lease", func(ctx context.Context) error {
+		lease, err := f.HubClient.CoordinationV1().Leases(name).Get(ctx, registration.LeaseName, metav1.GetOptions{})
 		if err == nil && (lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity != agent) {
 			err = fmt.Errorf("it is %+v", lease.Spec)
 		}
@@ -306,12 +307,12 @@ func (f *fleet) isMember(t *testing.T, c *storyCluster, name string) {
 func (f *fleet) renews(t *testing.T, name string) {
 	t.Helper()
 	patch := fmt.Appendf(nil, `{"spec":{"leaseDurationSeconds":%d}}`, shortLease)
-	if _, err := f.ocm.ClusterV1().ManagedClusters().Patch(t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := f.OCM.ClusterV1().ManagedClusters().Patch(t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	before := must(f.hub.CoordinationV1().Leases(name).Get(t.Context(), registration.LeaseName, metav1.GetOptions{}))(t)
-	eventually(t, "the lease of "+name+" is renewed", func(ctx context.Context) error {
-		lease, err := f.hub.CoordinationV1().Leases(name).Get(ctx, registration.LeaseName, metav1.GetOptions{})
+	before := framework.Must(f.HubClient.CoordinationV1().Leases(name).Get(t.Context(), registration.LeaseName, metav1.GetOptions{}))(t)
+	framework.Eventually(t, "the lease of "+name+" is renewed", func(ctx context.Context) error {
+		lease, err := f.HubClient.CoordinationV1().Leases(name).Get(ctx, registration.LeaseName, metav1.GetOptions{})
 		if err == nil && !lease.Spec.RenewTime.After(before.Spec.RenewTime.Time) {
 			err = fmt.Errorf("it is of %s", lease.Spec.RenewTime)
 		}
@@ -323,14 +324,14 @@ func (f *fleet) renews(t *testing.T, name string) {
 func (f *fleet) hasWorkApplied(t *testing.T, c *storyCluster, name, work string) {
 	t.Helper()
 	manifest := fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"namespace":"default"},"data":{"cluster":%q}}`, work, name)
-	if _, err := f.ocm.WorkV1().ManifestWorks(name).Create(t.Context(), &workv1.ManifestWork{
+	if _, err := f.OCM.WorkV1().ManifestWorks(name).Create(t.Context(), &workv1.ManifestWork{
 		ObjectMeta: metav1.ObjectMeta{Name: work},
 		Spec:       workv1.ManifestWorkSpec{Workload: workv1.ManifestsTemplate{Manifests: []workv1.Manifest{{RawExtension: runtime.RawExtension{Raw: manifest}}}}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "ManifestWork "+work+" is applied", func(ctx context.Context) error {
-		current, err := f.ocm.WorkV1().ManifestWorks(name).Get(ctx, work, metav1.GetOptions{})
+	framework.Eventually(t, "ManifestWork "+work+" is applied", func(ctx context.Context) error {
+		current, err := f.OCM.WorkV1().ManifestWorks(name).Get(ctx, work, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -339,7 +340,7 @@ func (f *fleet) hasWorkApplied(t *testing.T, c *storyCluster, name, work string)
 		}
 		return nil
 	})
-	if got := must(c.kube.CoreV1().ConfigMaps("default").Get(t.Context(), work, metav1.GetOptions{}))(t); got.Data["cluster"] != name {
+	if got := framework.Must(c.kube.CoreV1().ConfigMaps("default").Get(t.Context(), work, metav1.GetOptions{}))(t); got.Data["cluster"] != name {
 		t.Errorf("the ConfigMap on the cluster is %v", got.Data)
 	}
 }
@@ -374,11 +375,11 @@ func (c *storyCluster) hasNothing(ctx context.Context, works ...string) error {
 // the proposal says of them.
 func (h *storyHub) seed(t *testing.T, document string, managed *localhub.Cluster) string {
 	t.Helper()
-	content := must(os.ReadFile(filepath.Join("testdata", "seed-003", document+".json")))(t)
+	content := framework.Must(os.ReadFile(filepath.Join("testdata", "seed-003", document+".json")))(t)
 	arn := h.arn
 	issuer := h.Hub.EKS().Issuer()
 	if managed != nil {
-		arn = must(irsa.ParseARN(managed.EKS().ARN))(t)
+		arn = framework.Must(irsa.ParseARN(managed.EKS().ARN))(t)
 		issuer = managed.EKS().Issuer()
 	}
 	return strings.NewReplacer(
@@ -484,7 +485,7 @@ func isOf(object *unstructured.Unstructured, cluster string) bool {
 // claimed is the state of a cluster's claim, as kubectl get --raw shows it.
 func (h *storyHub) claimed(t *testing.T, name string) *registerv1alpha1.ManagedClusterIRSA {
 	t.Helper()
-	output, err := h.kubectl(t, "", "get", "--raw", "/apis/"+registerv1alpha1.SchemeGroupVersion.String()+"/managedclusters/"+name+"/irsa")
+	output, err := h.Kubectl(t, "", "get", "--raw", "/apis/"+registerv1alpha1.SchemeGroupVersion.String()+"/managedclusters/"+name+"/irsa")
 	if err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
@@ -498,8 +499,8 @@ func (h *storyHub) claimed(t *testing.T, name string) *registerv1alpha1.ManagedC
 // refused waits until the hub refuses a request of the cluster's own credentials.
 func refused(t *testing.T, config *rest.Config, name string) {
 	t.Helper()
-	client := ocmClient(t, config, nil)
-	eventually(t, "the hub refuses "+name, func(ctx context.Context) error {
+	client := framework.OCMClient(t, config, nil)
+	framework.Eventually(t, "the hub refuses "+name, func(ctx context.Context) error {
 		_, err := client.WorkV1().ManifestWorks(name).List(ctx, metav1.ListOptions{})
 		if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
 			return nil

@@ -22,6 +22,7 @@ import (
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 	"open-cluster-management.io/hub-apiserver/pkg/registration"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -41,24 +42,24 @@ func (h *awsHub) newVictim(t *testing.T, name string) *victim {
 	t.Helper()
 	v := &victim{Desired: h.joinEKS(t, name), hub: h}
 	label := map[string]string{"label": markerOf}
-	must(h.ocm.ClusterV1().ManagedClusters().Patch(t.Context(), name, types.MergePatchType,
+	framework.Must(h.OCM.ClusterV1().ManagedClusters().Patch(t.Context(), name, types.MergePatchType,
 		[]byte(`{"metadata":{"labels":{"label":"`+markerOf+`"}},"spec":{"managedClusterClientConfigs":[{"url":"https://`+markerOf+`"}]}}`), metav1.PatchOptions{}))(t)
-	work := configMapWork("work")
+	work := framework.ConfigMapWork("work")
 	work.Namespace, work.Labels = name, label
-	must(h.ocm.WorkV1().ManifestWorks(name).Create(t.Context(), work, metav1.CreateOptions{}))(t)
-	must(h.hub.CoreV1().Secrets(name).Create(t.Context(), &corev1.Secret{
+	framework.Must(h.OCM.WorkV1().ManifestWorks(name).Create(t.Context(), work, metav1.CreateOptions{}))(t)
+	framework.Must(h.HubClient.CoreV1().Secrets(name).Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "secret", Labels: label}, StringData: map[string]string{"token": markerOf},
 	}, metav1.CreateOptions{}))(t)
-	must(h.hub.CoreV1().ConfigMaps(name).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "config", Labels: label}}, metav1.CreateOptions{}))(t)
-	must(h.ocm.AuthenticationV1beta1().ManagedServiceAccounts(name).Create(t.Context(), &authenticationv1beta1.ManagedServiceAccount{
+	framework.Must(h.HubClient.CoreV1().ConfigMaps(name).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "config", Labels: label}}, metav1.CreateOptions{}))(t)
+	framework.Must(h.OCM.AuthenticationV1beta1().ManagedServiceAccounts(name).Create(t.Context(), &authenticationv1beta1.ManagedServiceAccount{
 		ObjectMeta: metav1.ObjectMeta{Name: "account", Labels: label},
 	}, metav1.CreateOptions{}))(t)
-	granted := permission("permission")
+	granted := framework.Permission("permission")
 	granted.Namespace, granted.Labels = name, label
-	must(h.ocm.RbacV1alpha1().ClusterPermissions(name).Create(t.Context(), granted, metav1.CreateOptions{}))(t)
+	framework.Must(h.OCM.RbacV1alpha1().ClusterPermissions(name).Create(t.Context(), granted, metav1.CreateOptions{}))(t)
 	v.secrets = []string{
 		markerOf, string(h.cluster(t, name).UID), string(h.record(t, name).UID), v.Identity.Hash(), v.Managed.String(),
-		v.HubRoleARN(), v.ManagedClusterRoleARN(), string(must(h.hub.CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{}))(t).UID),
+		v.HubRoleARN(), v.ManagedClusterRoleARN(), string(framework.Must(h.HubClient.CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{}))(t).UID),
 	}
 	v.before = v.state(t)
 	h.aws.ResetCalls()
@@ -71,20 +72,20 @@ func (v *victim) state(t *testing.T) []string {
 	h, name := v.hub, v.ClusterName
 	mc, record := h.cluster(t, name), h.record(t, name)
 	lines := []string{
-		toJSON(mc.Labels), toJSON(mc.Annotations), toJSON(mc.Finalizers), toJSON(mc.Spec.ManagedClusterClientConfigs), fmt.Sprint(mc.Spec.HubAcceptsClient),
-		toJSON(mc.Status.Acceptance), string(mc.UID), fmt.Sprint(mc.DeletionTimestamp), toJSON(record.Spec), toJSON(record.Status.IRSA), string(record.UID),
+		framework.ToJSON(mc.Labels), framework.ToJSON(mc.Annotations), framework.ToJSON(mc.Finalizers), framework.ToJSON(mc.Spec.ManagedClusterClientConfigs), fmt.Sprint(mc.Spec.HubAcceptsClient),
+		framework.ToJSON(mc.Status.Acceptance), string(mc.UID), fmt.Sprint(mc.DeletionTimestamp), framework.ToJSON(record.Spec), framework.ToJSON(record.Status.IRSA), string(record.UID),
 	}
-	work := must(h.ocm.WorkV1().ManifestWorks(name).Get(t.Context(), "work", metav1.GetOptions{}))(t)
-	secret := must(h.hub.CoreV1().Secrets(name).Get(t.Context(), "secret", metav1.GetOptions{}))(t)
-	account := must(h.ocm.AuthenticationV1beta1().ManagedServiceAccounts(name).Get(t.Context(), "account", metav1.GetOptions{}))(t)
-	granted := must(h.ocm.RbacV1alpha1().ClusterPermissions(name).Get(t.Context(), "permission", metav1.GetOptions{}))(t)
-	lease := must(h.hub.CoordinationV1().Leases(name).Get(t.Context(), registration.LeaseName, metav1.GetOptions{}))(t)
-	lines = append(lines, toJSON(work.Spec), string(work.UID), toJSON(secret.Data), string(secret.UID), toJSON(account.Spec), string(account.UID),
-		toJSON(granted.Spec), string(granted.UID), toJSON(lease.Spec), string(lease.UID))
-	bindings := must(h.hub.RbacV1().RoleBindings(name).List(t.Context(), metav1.ListOptions{}))(t)
+	work := framework.Must(h.OCM.WorkV1().ManifestWorks(name).Get(t.Context(), "work", metav1.GetOptions{}))(t)
+	secret := framework.Must(h.HubClient.CoreV1().Secrets(name).Get(t.Context(), "secret", metav1.GetOptions{}))(t)
+	account := framework.Must(h.OCM.AuthenticationV1beta1().ManagedServiceAccounts(name).Get(t.Context(), "account", metav1.GetOptions{}))(t)
+	granted := framework.Must(h.OCM.RbacV1alpha1().ClusterPermissions(name).Get(t.Context(), "permission", metav1.GetOptions{}))(t)
+	lease := framework.Must(h.HubClient.CoordinationV1().Leases(name).Get(t.Context(), registration.LeaseName, metav1.GetOptions{}))(t)
+	lines = append(lines, framework.ToJSON(work.Spec), string(work.UID), framework.ToJSON(secret.Data), string(secret.UID), framework.ToJSON(account.Spec), string(account.UID),
+		framework.ToJSON(granted.Spec), string(granted.UID), framework.ToJSON(lease.Spec), string(lease.UID))
+	bindings := framework.Must(h.HubClient.RbacV1().RoleBindings(name).List(t.Context(), metav1.ListOptions{}))(t)
 	for _, binding := range bindings.Items {
 		if strings.HasPrefix(binding.Name, "open-cluster-management:managedcluster:"+name+":") {
-			lines = append(lines, binding.Name, toJSON(binding.RoleRef), toJSON(binding.Subjects))
+			lines = append(lines, binding.Name, framework.ToJSON(binding.RoleRef), framework.ToJSON(binding.Subjects))
 		}
 	}
 	return lines
@@ -315,8 +316,8 @@ func TestHostileCluster(t *testing.T) {
 	t.Run("is the same as before", func(t *testing.T) {
 		v.unharmed(t)
 		after := h.record(t, self)
-		if toJSON(after.Spec) != toJSON(before.Spec) || after.Status.IRSA != nil {
-			t.Errorf("its registration was %s and is %s", toJSON(before.Spec), toJSON(after))
+		if framework.ToJSON(after.Spec) != framework.ToJSON(before.Spec) || after.Status.IRSA != nil {
+			t.Errorf("its registration was %s and is %s", framework.ToJSON(before.Spec), framework.ToJSON(after))
 		}
 		if code, _ := newRawCaller(t, certified).must(t, rawRequest{method: "GET", path: clustersPath + "/hostile-certified"}); code != 200 {
 			t.Errorf("the other cluster got %d", code)
@@ -327,7 +328,7 @@ func TestHostileCluster(t *testing.T) {
 		own := clustersPath + "/" + self
 		v.refuses(t, config, slices.Concat([]attempt{
 			try("PATCH", own, `{"spec":{"hubAcceptsClient":true}}`), try("PATCH", own, `[{"op":"replace","path":"/spec/hubAcceptsClient","value":true}]`).as(jsonPatch),
-			try("PUT", own, toJSON(h.cluster(t, self))), try("PATCH", own+"/status", `{"status":{"version":{"kubernetes":"v1.0.0"}}}`),
+			try("PUT", own, framework.ToJSON(h.cluster(t, self))), try("PATCH", own+"/status", `{"status":{"version":{"kubernetes":"v1.0.0"}}}`),
 			try("PATCH", own+"?fieldManager=x", `{"apiVersion":"cluster.open-cluster-management.io/v1","kind":"ManagedCluster","spec":{"hubAcceptsClient":true}}`).as(applyPatch),
 			try("GET", worksPath(self)), try("GET", "/apis/authentication.open-cluster-management.io/v1beta1/namespaces/"+self+"/managedserviceaccounts"),
 			try("GET", own).answered(200), try("GET", clustersPath+"?fieldSelector=metadata.name%3D"+self).answered(200),
@@ -335,15 +336,15 @@ func TestHostileCluster(t *testing.T) {
 		if mc := h.cluster(t, self); mc.Spec.HubAcceptsClient || mc.Status.Acceptance.DecidedBy != "admin" {
 			t.Errorf("it is accepted again: %+v", mc)
 		}
-		eventually(t, "it cannot ask for certificates", func(ctx context.Context) error {
+		framework.Eventually(t, "it cannot ask for certificates", func(ctx context.Context) error {
 			return answers(ctx, newRawCaller(t, config), rawRequest{method: "GET", path: "/apis/certificates.k8s.io/v1/certificatesigningrequests"}, 403)
 		})
 	})
 	t.Run("deleted", func(t *testing.T) {
-		if err := h.ocm.ClusterV1().ManagedClusters().Delete(t.Context(), self, metav1.DeleteOptions{}); err != nil {
+		if err := h.OCM.ClusterV1().ManagedClusters().Delete(t.Context(), self, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "nothing is left of it", func(ctx context.Context) error { return h.isGone(ctx, self) })
+		framework.Eventually(t, "nothing is left of it", func(ctx context.Context) error { return h.isGone(ctx, self) })
 		v.refuses(t, config, slices.Concat([]attempt{
 			try("GET", clustersPath+"/"+self), try("GET", worksPath(self)),
 			try("POST", clustersPath, `{"apiVersion":"cluster.open-cluster-management.io/v1","kind":"ManagedCluster","metadata":{"name":"`+self+`"}}`),
@@ -383,16 +384,16 @@ func (v *victim) ownObject(t *testing.T, self string, config *rest.Config) {
 	write(own+"/status", mergePatch, `{"status":{"conditions":null,"acceptance":null}}`, 200)
 	after := h.cluster(t, self)
 	if !slices.Equal(after.Finalizers, before.Finalizers) || after.Annotations[registration.RequestedByAnnotation] != before.Annotations[registration.RequestedByAnnotation] ||
-		toJSON(after.Labels) != toJSON(before.Labels) || toJSON(after.Status.Acceptance) != toJSON(before.Status.Acceptance) || !after.Spec.HubAcceptsClient || after.UID != before.UID {
-		t.Errorf("before: %s\nafter: %s", toJSON(before), toJSON(after))
+		framework.ToJSON(after.Labels) != framework.ToJSON(before.Labels) || framework.ToJSON(after.Status.Acceptance) != framework.ToJSON(before.Status.Acceptance) || !after.Spec.HubAcceptsClient || after.UID != before.UID {
+		t.Errorf("before: %s\nafter: %s", framework.ToJSON(before), framework.ToJSON(after))
 	}
 	if err := h.hubAccepts(t.Context(), self); err != nil {
 		t.Error(err)
 	}
 	// Labels of others on what it may write in its namespace lead nowhere.
-	lease := must(h.hub.CoordinationV1().Leases(self).Get(t.Context(), registration.LeaseName, metav1.GetOptions{}))(t)
+	lease := framework.Must(h.HubClient.CoordinationV1().Leases(self).Get(t.Context(), registration.LeaseName, metav1.GetOptions{}))(t)
 	lease.Labels = map[string]string{clusterv1.ClusterNameLabel: v.ClusterName}
-	if code, text := caller.must(t, rawRequest{method: "PUT", path: leasePath(self), body: toJSON(lease)}); code != 200 {
+	if code, text := caller.must(t, rawRequest{method: "PUT", path: leasePath(self), body: framework.ToJSON(lease)}); code != 200 {
 		t.Errorf("its Lease: %d: %s", code, text)
 	}
 }
@@ -451,20 +452,20 @@ func (v *victim) certificates(t *testing.T, self string, config *rest.Config) {
 	// The hub itself refuses to be asked for administrators.
 	for _, name := range []string{own, "admin"} {
 		request := requestFor(t, pkix.Name{CommonName: name, Organization: []string{group, "system:masters"}}, labelledWith(self))
-		v.refuses(t, config, []attempt{try("POST", strings.TrimSuffix(requests, "/"), toJSON(request))})
+		v.refuses(t, config, []attempt{try("POST", strings.TrimSuffix(requests, "/"), framework.ToJSON(request))})
 	}
 	name := bad["another cluster, labelled "+other].name
-	approval := must(h.hub.CertificatesV1().CertificateSigningRequests().Get(t.Context(), name, metav1.GetOptions{}))(t)
+	approval := framework.Must(h.HubClient.CertificatesV1().CertificateSigningRequests().Get(t.Context(), name, metav1.GetOptions{}))(t)
 	approval.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: "True", Reason: "Hostile", Message: "x"}}
 	v.refuses(t, config, []attempt{
-		try("PUT", requests+name+"/approval", toJSON(approval)), try("PATCH", requests+name+"/approval", `{}`), try("PUT", requests+name+"/status", toJSON(approval)),
+		try("PUT", requests+name+"/approval", framework.ToJSON(approval)), try("PATCH", requests+name+"/approval", `{}`), try("PUT", requests+name+"/status", framework.ToJSON(approval)),
 		try("PATCH", requests+name, `{"metadata":{"labels":{"`+clusterv1.ClusterNameLabel+`":"`+other+`"}}}`), try("DELETE", requests+name), try("DELETE", strings.TrimSuffix(requests, "/")),
 	})
 	for _, cluster := range []string{self, other} {
 		h.accept(t, cluster)
 	}
 	for what, asked := range bad {
-		request, err := h.hub.CertificatesV1().CertificateSigningRequests().Get(t.Context(), asked.name, metav1.GetOptions{})
+		request, err := h.HubClient.CertificatesV1().CertificateSigningRequests().Get(t.Context(), asked.name, metav1.GetOptions{})
 		if err != nil || len(request.Status.Certificate) > 0 || slices.ContainsFunc(request.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
 			return c.Type == certificatesv1.CertificateApproved
 		}) {
@@ -477,7 +478,7 @@ func (v *victim) certificates(t *testing.T, self string, config *rest.Config) {
 // somebody who does so while it is being deleted, leave nothing behind.
 func TestFinalizerIsNoWayOut(t *testing.T) {
 	h := members(t)
-	clusters := h.ocm.ClusterV1().ManagedClusters()
+	clusters := h.OCM.ClusterV1().ManagedClusters()
 	for name, strip := range map[string]func(t *testing.T, desired irsa.Desired){
 		"strips-itself": func(t *testing.T, desired irsa.Desired) {
 			code, text := newRawCaller(t, h.entryConfig(t, desired)).must(t, rawRequest{
@@ -492,11 +493,11 @@ func TestFinalizerIsNoWayOut(t *testing.T) {
 		},
 		"is-stripped": func(t *testing.T, desired irsa.Desired) {
 			// It is there for as long as somebody else holds it.
-			must(clusters.Patch(t.Context(), desired.ClusterName, types.JSONPatchType, []byte(`[{"op":"add","path":"/metadata/finalizers/-","value":"example.com/hold"}]`), metav1.PatchOptions{}))(t)
+			framework.Must(clusters.Patch(t.Context(), desired.ClusterName, types.JSONPatchType, []byte(`[{"op":"add","path":"/metadata/finalizers/-","value":"example.com/hold"}]`), metav1.PatchOptions{}))(t)
 			if err := clusters.Delete(t.Context(), desired.ClusterName, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "its finalizers are off", func(ctx context.Context) error {
+			framework.Eventually(t, "its finalizers are off", func(ctx context.Context) error {
 				_, err := clusters.Patch(ctx, desired.ClusterName, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 				if apierrors.IsNotFound(err) {
 					return nil
@@ -508,7 +509,7 @@ func TestFinalizerIsNoWayOut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			desired := h.joinEKS(t, name)
 			strip(t, desired)
-			eventually(t, "nothing is left of it", func(ctx context.Context) error {
+			framework.Eventually(t, "nothing is left of it", func(ctx context.Context) error {
 				if h.hasRole(desired) {
 					return errors.New("its role is there")
 				}

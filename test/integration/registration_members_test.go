@@ -37,6 +37,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 	"open-cluster-management.io/hub-apiserver/pkg/registration"
 	"open-cluster-management.io/hub-apiserver/test/fakeaws"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -53,13 +54,13 @@ const acceptScopes = "example.com/accept"
 // join it as they do, and each test uses clusters of its own and leaves them there:
 // nothing happens to them by itself, so that AWS hears only of what a test does.
 var memberHub = sync.OnceValues(func() (*awsHub, error) {
-	dir, err := tempDir()
+	dir, err := framework.TempDir()
 	if err != nil {
 		return nil, err
 	}
 	h, stop, err := startMemberHub(context.Background(), filepath.Join(dir, "members"))
 	if err == nil {
-		stopAtEnd(stop)
+		framework.StopAtEnd(stop)
 	}
 	return h, err
 })
@@ -123,8 +124,8 @@ func startMemberHub(ctx context.Context, dir string) (_ *awsHub, _ func(context.
 	if err := inner.Start(ctx); err != nil {
 		return nil, nil, err
 	}
-	h.fleet = &fleet{Fleet: inner, kubeconfig: filepath.Join(dir, "hub-admin.kubeconfig")}
-	if err := h.connect(ctx); err != nil {
+	h.fleet = &fleet{&framework.Fleet{Fleet: inner, Kubeconfig: filepath.Join(dir, "hub-admin.kubeconfig")}}
+	if err := h.Connect(ctx); err != nil {
 		return nil, nil, err
 	}
 	roles, err := localhub.ReadManifests(filepath.Join(localhub.Root(), "artifacts", "agent", "hub"))
@@ -154,14 +155,14 @@ func reviewExtra(rw http.ResponseWriter, r *http.Request) {
 // init gives out.
 func (h *awsHub) bootstrap(t *testing.T) *rest.Config {
 	t.Helper()
-	return must(h.Hub.ServiceAccountConfig(t.Context(), "open-cluster-management", "agent-registration-bootstrap"))(t)
+	return framework.Must(h.Hub.ServiceAccountConfig(t.Context(), "open-cluster-management", "agent-registration-bootstrap"))(t)
 }
 
 // request asks for the ManagedCluster as a cluster does that wants to join.
 func (h *awsHub) request(t *testing.T, mc *clusterv1.ManagedCluster) *clusterv1.ManagedCluster {
 	t.Helper()
-	client := must(versioned.NewForConfig(h.bootstrap(t)))(t)
-	return must(client.ClusterV1().ManagedClusters().Create(t.Context(), mc, metav1.CreateOptions{}))(t)
+	client := framework.Must(versioned.NewForConfig(h.bootstrap(t)))(t)
+	return framework.Must(client.ClusterV1().ManagedClusters().Create(t.Context(), mc, metav1.CreateOptions{}))(t)
 }
 
 func (h *awsHub) accept(t *testing.T, name string) {
@@ -169,7 +170,7 @@ func (h *awsHub) accept(t *testing.T, name string) {
 	if err := h.decide(t.Context(), name, true); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the hub accepts "+name, func(ctx context.Context) error { return h.hubAccepts(ctx, name) })
+	framework.Eventually(t, "the hub accepts "+name, func(ctx context.Context) error { return h.hubAccepts(ctx, name) })
 }
 
 func (h *awsHub) deny(t *testing.T, name string) {
@@ -205,14 +206,14 @@ func (h *awsHub) joinEKS(t *testing.T, name string) irsa.Desired {
 // makes of its role by the access entry.
 func (h *awsHub) entryConfig(t *testing.T, desired irsa.Desired) *rest.Config {
 	t.Helper()
-	return must(h.Hub.UserConfig(desired.Username(), desired.Groups()...))(t)
+	return framework.Must(h.Hub.UserConfig(desired.Username(), desired.Groups()...))(t)
 }
 
 // pastTheHub has somebody talk to the server itself.
 func (h *awsHub) pastTheHub(t *testing.T, config *rest.Config) *rest.Config {
 	t.Helper()
 	direct := rest.CopyConfig(config)
-	direct.Host, direct.CAData = fmt.Sprintf("https://127.0.0.1:%d", h.Server.Port), must(h.Server.CABundle())(t)
+	direct.Host, direct.CAData = fmt.Sprintf("https://127.0.0.1:%d", h.Server.Port), framework.Must(h.Server.CABundle())(t)
 	return direct
 }
 
@@ -236,22 +237,22 @@ type askedFor struct {
 
 func askForCertificate(t *testing.T, who *rest.Config, subject pkix.Name, change ...func(*certificatesv1.CertificateSigningRequest)) askedFor {
 	t.Helper()
-	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	encoded := must(keyutil.MarshalPrivateKeyToPEM(key))(t)
-	client := must(kubernetes.NewForConfig(who))(t)
-	request := must(client.CertificatesV1().CertificateSigningRequests().Create(t.Context(), requestWith(t, key, subject, change...), metav1.CreateOptions{}))(t)
+	key := framework.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	encoded := framework.Must(keyutil.MarshalPrivateKeyToPEM(key))(t)
+	client := framework.Must(kubernetes.NewForConfig(who))(t)
+	request := framework.Must(client.CertificatesV1().CertificateSigningRequests().Create(t.Context(), requestWith(t, key, subject, change...), metav1.CreateOptions{}))(t)
 	return askedFor{request.Name, encoded}
 }
 
 // requestFor is a request for a certificate that nobody needs the key of.
 func requestFor(t *testing.T, subject pkix.Name, change ...func(*certificatesv1.CertificateSigningRequest)) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
-	return requestWith(t, must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t), subject, change...)
+	return requestWith(t, framework.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t), subject, change...)
 }
 
 func requestWith(t *testing.T, key *ecdsa.PrivateKey, subject pkix.Name, change ...func(*certificatesv1.CertificateSigningRequest)) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
-	content := must(x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: subject}, key))(t)
+	content := framework.Must(x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: subject}, key))(t)
 	request := &certificatesv1.CertificateSigningRequest{
 		TypeMeta:   metav1.TypeMeta{APIVersion: certificatesv1.SchemeGroupVersion.String(), Kind: "CertificateSigningRequest"},
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
@@ -271,8 +272,8 @@ func requestWith(t *testing.T, key *ecdsa.PrivateKey, subject pkix.Name, change 
 func (h *awsHub) issued(t *testing.T, asked askedFor) *rest.Config {
 	t.Helper()
 	config := h.Hub.AnonymousConfig()
-	eventually(t, "the certificate "+asked.name+" is issued", func(ctx context.Context) error {
-		request, err := h.hub.CertificatesV1().CertificateSigningRequests().Get(ctx, asked.name, metav1.GetOptions{})
+	framework.Eventually(t, "the certificate "+asked.name+" is issued", func(ctx context.Context) error {
+		request, err := h.HubClient.CertificatesV1().CertificateSigningRequests().Get(ctx, asked.name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -288,7 +289,7 @@ func (h *awsHub) issued(t *testing.T, asked askedFor) *rest.Config {
 // undecided fails if anybody has decided about a request for a certificate.
 func (h *awsHub) undecided(t *testing.T, what, name string) {
 	t.Helper()
-	request := must(h.hub.CertificatesV1().CertificateSigningRequests().Get(t.Context(), name, metav1.GetOptions{}))(t)
+	request := framework.Must(h.HubClient.CertificatesV1().CertificateSigningRequests().Get(t.Context(), name, metav1.GetOptions{}))(t)
 	if len(request.Status.Certificate) > 0 || len(request.Status.Conditions) > 0 {
 		t.Errorf("%s: the conditions are %v, and a certificate of %d bytes is issued", what, request.Status.Conditions, len(request.Status.Certificate))
 	}
@@ -312,12 +313,12 @@ func (h *awsHub) callsFor(desired irsa.Desired) []string {
 // record is the registration of a cluster.
 func (h *awsHub) record(t *testing.T, name string) *registerv1alpha1.ManagedClusterRegistration {
 	t.Helper()
-	return must(h.ocm.RegisterV1alpha1().ManagedClusterRegistrations().Get(t.Context(), name, metav1.GetOptions{}))(t)
+	return framework.Must(h.OCM.RegisterV1alpha1().ManagedClusterRegistrations().Get(t.Context(), name, metav1.GetOptions{}))(t)
 }
 
 func (h *awsHub) cluster(t *testing.T, name string) *clusterv1.ManagedCluster {
 	t.Helper()
-	return must(h.ocm.ClusterV1().ManagedClusters().Get(t.Context(), name, metav1.GetOptions{}))(t)
+	return framework.Must(h.OCM.ClusterV1().ManagedClusters().Get(t.Context(), name, metav1.GetOptions{}))(t)
 }
 
 // caller is somebody who sends requests as they are, and sees the answers as they are.
@@ -328,7 +329,7 @@ type rawCaller struct {
 
 func newRawCaller(t *testing.T, config *rest.Config) *rawCaller {
 	t.Helper()
-	return &rawCaller{config.Host, must(rest.HTTPClientFor(config))(t)}
+	return &rawCaller{config.Host, framework.Must(rest.HTTPClientFor(config))(t)}
 }
 
 // rawRequest is a request. The body is JSON, unless a type is given.

@@ -19,6 +19,7 @@ import (
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
 // GitOps makes the accepted ManagedCluster before there is an agent, and applies it
@@ -29,16 +30,16 @@ func (h *awsHub) publicGitOps(t *testing.T) {
 		clusterv1.SchemeGroupVersion, name)
 	applyIt := func() *clusterv1.ManagedCluster {
 		t.Helper()
-		if out, err := h.kubectl(t, manifest, "apply", "--server-side", "--field-manager=gitops", "--filename=-"); err != nil {
+		if out, err := h.Kubectl(t, manifest, "apply", "--server-side", "--field-manager=gitops", "--filename=-"); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
-		return must(h.ocm.ClusterV1().ManagedClusters().Get(t.Context(), name, metav1.GetOptions{}))(t)
+		return framework.Must(h.OCM.ClusterV1().ManagedClusters().Get(t.Context(), name, metav1.GetOptions{}))(t)
 	}
 	first := applyIt()
 	if decided := first.Status.Acceptance; decided == nil || !decided.Accepted || decided.DecidedBy != "admin" {
 		t.Errorf("the decision is %+v", decided)
 	}
-	eventually(t, "the agent comes later than the decision", func(context.Context) error {
+	framework.Eventually(t, "the agent comes later than the decision", func(context.Context) error {
 		if decided := first.Status.Acceptance.DecidedAt.Time; !time.Now().Truncate(time.Second).After(decided) {
 			return errors.New("it is of the same second")
 		}
@@ -52,7 +53,7 @@ func (h *awsHub) publicGitOps(t *testing.T) {
 	}
 	p.own, _ = p.certificate(t, p.bootstrap, csr, key)
 	watched := p.joins(t, h)
-	joined := must(h.ocm.ClusterV1().ManagedClusters().Get(t.Context(), name, metav1.GetOptions{}))(t)
+	joined := framework.Must(h.OCM.ClusterV1().ManagedClusters().Get(t.Context(), name, metav1.GetOptions{}))(t)
 	again := applyIt()
 	if again.Generation != joined.Generation || !equality.Semantic.DeepEqual(again.Status.Acceptance, first.Status.Acceptance) {
 		t.Errorf("to apply the same has changed it from generation %d to %d, %+v", joined.Generation, again.Generation, again.Status.Acceptance)
@@ -70,7 +71,7 @@ func (h *awsHub) publicGitOps(t *testing.T) {
 func (h *awsHub) deletedLater(t *testing.T, cluster string) {
 	t.Helper()
 	t.Cleanup(func() {
-		err := h.ocm.ClusterV1().ManagedClusters().Delete(context.WithoutCancel(t.Context()), cluster, metav1.DeleteOptions{})
+		err := h.OCM.ClusterV1().ManagedClusters().Delete(context.WithoutCancel(t.Context()), cluster, metav1.DeleteOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			t.Error(err)
 		}
@@ -82,12 +83,12 @@ func (h *awsHub) publicAndOurs(t *testing.T) {
 	p.begin(t, nil)
 	h.deletedLater(t, p.cluster)
 	name, key := p.request(t, p.bootstrap)
-	out, complaints, code := (&caller{kubeconfig: h.kubeconfig}).clusteradm(t, "accept", "--clusters="+p.cluster, "--wait")
+	out, complaints, code := (&framework.Caller{Kubeconfig: h.Kubeconfig}).Clusteradm(t, "accept", "--clusters="+p.cluster, "--wait")
 	if code != 0 || !strings.Contains(out, name) {
 		t.Fatalf("clusteradm exits with %d:\n%s%s", code, out, complaints)
 	}
 	p.own, _ = p.certificate(t, p.bootstrap, name, key)
-	must(p.own.clusters().Get(t.Context(), p.cluster, metav1.GetOptions{}))(t)
+	framework.Must(p.own.clusters().Get(t.Context(), p.cluster, metav1.GetOptions{}))(t)
 	p.beats(t)
 }
 
@@ -96,17 +97,17 @@ func (h *awsHub) impersonatedDecisions(t *testing.T) {
 	const name = "public-as"
 	bind := func(role string, subject rbacv1.Subject) {
 		t.Helper()
-		binding := must(h.hub.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		binding := framework.Must(h.HubClient.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{GenerateName: "public-as-"}, Subjects: []rbacv1.Subject{subject},
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 		}, metav1.CreateOptions{}))(t)
 		t.Cleanup(func() {
-			if err := h.hub.RbacV1().ClusterRoleBindings().Delete(context.WithoutCancel(t.Context()), binding.Name, metav1.DeleteOptions{}); err != nil {
+			if err := h.HubClient.RbacV1().ClusterRoleBindings().Delete(context.WithoutCancel(t.Context()), binding.Name, metav1.DeleteOptions{}); err != nil {
 				t.Error(err)
 			}
 		})
 	}
-	createClusterRole(t, h.hub, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "public-as-editor"}, Rules: []rbacv1.PolicyRule{{
+	framework.CreateClusterRole(t, h.HubClient, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "public-as-editor"}, Rules: []rbacv1.PolicyRule{{
 		APIGroups: []string{clusterv1.GroupName}, Resources: []string{"managedclusters"}, Verbs: []string{"get", "update", "patch"},
 	}}})
 	bind("open-cluster-management:registration:accept", rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "public-team"})
@@ -115,24 +116,24 @@ func (h *awsHub) impersonatedDecisions(t *testing.T) {
 	h.deletedLater(t, name)
 
 	decide := func(as ...string) (string, error) {
-		return h.kubectl(t, acceptance(name), append(as, "replace", "--raw", acceptPath(name), "--filename=-")...)
+		return h.Kubectl(t, acceptance(name), append(as, "replace", "--raw", acceptPath(name), "--filename=-")...)
 	}
 	if out, err := decide("--as=public-bob"); err == nil || !strings.Contains(out, `User "public-bob" cannot update resource "managedclusters/accept"`) {
 		t.Errorf("a decision of who may edit: %v: %s", err, out)
 	}
-	out, err := h.kubectl(t, "", "patch", "managedcluster", name, "--type=merge", `--patch={"spec":{"hubAcceptsClient":true}}`, "--as=public-bob")
+	out, err := h.Kubectl(t, "", "patch", "managedcluster", name, "--type=merge", `--patch={"spec":{"hubAcceptsClient":true}}`, "--as=public-bob")
 	if err == nil || !strings.Contains(out, "Forbidden") || !strings.Contains(out, "public-bob") || !strings.Contains(out, "managedclusters/accept") {
 		t.Errorf("hubAcceptsClient of who may edit: %v: %s", err, out)
 	}
 	var err2 error
-	eventually(t, "who is in the team may accept", func(context.Context) error {
+	framework.Eventually(t, "who is in the team may accept", func(context.Context) error {
 		out, err2 = decide("--as=public-alice", "--as-group=public-team")
 		if err2 != nil {
 			return fmt.Errorf("%w: %s", err2, out)
 		}
 		return nil
 	})
-	decided := must(h.ocm.ClusterV1().ManagedClusters().Get(t.Context(), name, metav1.GetOptions{}))(t).Status.Acceptance
+	decided := framework.Must(h.OCM.ClusterV1().ManagedClusters().Get(t.Context(), name, metav1.GetOptions{}))(t).Status.Acceptance
 	if decided == nil || !decided.Accepted || decided.DecidedBy != "public-alice" || decided.Reason != "known" {
 		t.Errorf("the decision is %+v", decided)
 	}
@@ -157,8 +158,8 @@ func (h *awsHub) publicNames(t *testing.T) {
 		{"get managedclusters." + registerv1alpha1.GroupName + " " + name, "csr"},
 	} {
 		// The hub has the documents that kubectl explains some time after it has the API.
-		eventually(t, "kubectl "+test.args+" says "+test.want, func(context.Context) error {
-			if out, err := h.kubectl(t, "", strings.Fields(test.args)...); err != nil || !strings.Contains(out, test.want) {
+		framework.Eventually(t, "kubectl "+test.args+" says "+test.want, func(context.Context) error {
+			if out, err := h.Kubectl(t, "", strings.Fields(test.args)...); err != nil || !strings.Contains(out, test.want) {
 				return fmt.Errorf("%v: %s", err, out)
 			}
 			return nil
@@ -170,8 +171,8 @@ func (h *awsHub) publicNames(t *testing.T) {
 // alone, and our clusteradm does what the public one does.
 func TestRegistrationOnAHubThatRunsOCM(t *testing.T) {
 	t.Parallel()
-	hub := hubThatRunsOCM(t)
-	disco := must(discovery.NewDiscoveryClientForConfig(hub.AdminConfig()))(t)
+	hub := framework.HubThatRunsOCM(t)
+	disco := framework.Must(discovery.NewDiscoveryClientForConfig(hub.AdminConfig()))(t)
 	if _, err := disco.ServerResourcesForGroupVersion(registerv1alpha1.SchemeGroupVersion.String()); !apierrors.IsNotFound(err) {
 		t.Errorf("%s is served: %v", registerv1alpha1.SchemeGroupVersion, err)
 	}
@@ -181,18 +182,18 @@ func TestRegistrationOnAHubThatRunsOCM(t *testing.T) {
 	}
 	clusteradm := func(args ...string) {
 		t.Helper()
-		if out, complaints, code := (&caller{kubeconfig: kubeconfig}).clusteradm(t, args...); code != 0 {
+		if out, complaints, code := (&framework.Caller{Kubeconfig: kubeconfig}).Clusteradm(t, args...); code != 0 {
 			t.Fatalf("clusteradm %v exits with %d:\n%s%s", args, code, out, complaints)
 		}
 	}
-	ocm, kube := ocmClient(t, hub.AdminConfig(), nil), must(kubernetes.NewForConfig(hub.AdminConfig()))(t)
+	ocm, kube := framework.OCMClient(t, hub.AdminConfig(), nil), framework.Must(kubernetes.NewForConfig(hub.AdminConfig()))(t)
 
 	p := newPublicRegistration(t, hub, "ocm-public", bootstrapAccount(t, hub))
 	p.begin(t, nil)
 	name, key := p.request(t, p.bootstrap)
 	clusteradm("accept", "--clusters="+p.cluster)
 	p.certificate(t, p.bootstrap, name, key)
-	accepted := must(ocm.ClusterV1().ManagedClusters().Get(t.Context(), p.cluster, metav1.GetOptions{}))(t)
+	accepted := framework.Must(ocm.ClusterV1().ManagedClusters().Get(t.Context(), p.cluster, metav1.GetOptions{}))(t)
 	if !accepted.Spec.HubAcceptsClient {
 		t.Error("the cluster is not accepted")
 	}
@@ -200,28 +201,28 @@ func TestRegistrationOnAHubThatRunsOCM(t *testing.T) {
 	accepted.Status.Conditions = []metav1.Condition{{
 		Type: clusterv1.ManagedClusterConditionHubAccepted, Status: metav1.ConditionTrue, Reason: clusterv1.ReasonHubClusterAdminAccepted, LastTransitionTime: metav1.Now(),
 	}}
-	must(ocm.ClusterV1().ManagedClusters().UpdateStatus(t.Context(), accepted, metav1.UpdateOptions{}))(t)
+	framework.Must(ocm.ClusterV1().ManagedClusters().UpdateStatus(t.Context(), accepted, metav1.UpdateOptions{}))(t)
 	clusteradm("accept", "--clusters="+p.cluster, "--wait")
 	clusteradm("accept", "--clusters="+p.cluster, "--deny")
 
 	// Our controllers are at work by then, but not on this.
-	cp := permission("registration-on-ocm")
-	create(t, ocm, cp)
-	eventually(t, "a ClusterPermission has its work", func(ctx context.Context) error {
-		works, err := worksOf(ctx, ocm, cp.Name)
+	cp := framework.Permission("registration-on-ocm")
+	framework.CreatePermission(t, ocm, cp)
+	framework.Eventually(t, "a ClusterPermission has its work", func(ctx context.Context) error {
+		works, err := framework.WorksOf(ctx, ocm, cp.Name)
 		if err == nil && len(works) == 0 {
 			err = errors.New("it has none")
 		}
 		return err
 	})
-	denied := must(ocm.ClusterV1().ManagedClusters().Get(t.Context(), p.cluster, metav1.GetOptions{}))(t)
+	denied := framework.Must(ocm.ClusterV1().ManagedClusters().Get(t.Context(), p.cluster, metav1.GetOptions{}))(t)
 	if denied.Spec.HubAcceptsClient || len(denied.Finalizers) > 0 || denied.Status.Acceptance != nil || len(denied.Status.Conditions) != 1 || len(denied.Spec.Taints) > 0 {
 		t.Errorf("somebody else has written the cluster: %+v", denied)
 	}
 	labelled := metav1.ListOptions{LabelSelector: clusterv1.ClusterNameLabel + "=" + p.cluster}
-	roles := must(kube.RbacV1().ClusterRoles().List(t.Context(), labelled))(t)
-	bindings := must(kube.RbacV1().RoleBindings("").List(t.Context(), labelled))(t)
-	namespaces := must(kube.CoreV1().Namespaces().List(t.Context(), labelled))(t)
+	roles := framework.Must(kube.RbacV1().ClusterRoles().List(t.Context(), labelled))(t)
+	bindings := framework.Must(kube.RbacV1().RoleBindings("").List(t.Context(), labelled))(t)
+	namespaces := framework.Must(kube.CoreV1().Namespaces().List(t.Context(), labelled))(t)
 	if n := len(roles.Items) + len(bindings.Items) + len(namespaces.Items); n > 0 {
 		t.Errorf("our server has made %d objects for the cluster", n)
 	}

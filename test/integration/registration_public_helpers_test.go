@@ -32,6 +32,7 @@ import (
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/registration"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -60,7 +61,7 @@ func newPublicClient(t *testing.T, config *rest.Config) *publicClient {
 	t.Helper()
 	config = rest.CopyConfig(config)
 	config.WarningHandler = rest.NoWarnings{}
-	return &publicClient{config: config, kube: must(kubernetes.NewForConfig(config))(t), dynamic: must(dynamic.NewForConfig(config))(t)}
+	return &publicClient{config: config, kube: framework.Must(kubernetes.NewForConfig(config))(t), dynamic: framework.Must(dynamic.NewForConfig(config))(t)}
 }
 
 func (c *publicClient) clusters() dynamic.ResourceInterface {
@@ -70,13 +71,13 @@ func (c *publicClient) clusters() dynamic.ResourceInterface {
 // bootstrapAccount is the identity in the kubeconfig that clusters are given to join with.
 func bootstrapAccount(t *testing.T, hub *localhub.Cluster) *rest.Config {
 	t.Helper()
-	return must(hub.ServiceAccountConfig(t.Context(), "open-cluster-management", "agent-registration-bootstrap"))(t)
+	return framework.Must(hub.ServiceAccountConfig(t.Context(), "open-cluster-management", "agent-registration-bootstrap"))(t)
 }
 
 // bootstrapToken is the identity of a bootstrap token of the hub.
 func bootstrapToken(t *testing.T, hub *localhub.Cluster) *rest.Config {
 	t.Helper()
-	return must(hub.UserConfig("system:bootstrap:abcdef", "system:bootstrappers:managedcluster", "system:bootstrappers"))(t)
+	return framework.Must(hub.UserConfig("system:bootstrap:abcdef", "system:bootstrappers:managedcluster", "system:bootstrappers"))(t)
 }
 
 func newPublicRegistration(t *testing.T, hub *localhub.Cluster, cluster string, bootstrap *rest.Config) *publicRegistration {
@@ -96,7 +97,7 @@ func (c *publicClient) mayAll(t *testing.T, reviews []review) {
 	for _, r := range reviews {
 		resource, subresource, _ := strings.Cut(r.resource, "/")
 		for _, verb := range strings.Fields(r.verbs) {
-			answer := must(c.kube.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), &authorizationv1.SelfSubjectAccessReview{
+			answer := framework.Must(c.kube.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), &authorizationv1.SelfSubjectAccessReview{
 				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 					Verb: verb, Group: r.group, Resource: resource, Subresource: subresource, Name: r.name, Namespace: r.namespace,
 				}},
@@ -141,7 +142,7 @@ func (p *publicRegistration) begin(t *testing.T, annotations map[string]string) 
 			"status":   map[string]any{"version": map[string]any{}},
 		}}
 		created.SetAnnotations(annotations)
-		created = must(p.bootstrap.clusters().Create(t.Context(), created, metav1.CreateOptions{}))(t)
+		created = framework.Must(p.bootstrap.clusters().Create(t.Context(), created, metav1.CreateOptions{}))(t)
 		for key, value := range annotations {
 			if created.GetAnnotations()[key] != value {
 				t.Errorf("annotation %s is %q", key, created.GetAnnotations()[key])
@@ -168,12 +169,12 @@ func (c *publicClient) watch(t *testing.T, cluster string) func() *unstructured.
 	// Agents of a release without streamed lists list and watch.
 	options := metav1.ListOptions{ResourceVersion: "0"}
 	ofName(&options)
-	list := must(c.clusters().List(t.Context(), options))(t)
+	list := framework.Must(c.clusters().List(t.Context(), options))(t)
 	if len(list.Items) != 1 || list.Items[0].GetName() != cluster {
 		t.Errorf("the list has %d ManagedClusters", len(list.Items))
 	}
 	options.ResourceVersion, options.AllowWatchBookmarks = list.GetResourceVersion(), true
-	must(c.clusters().Watch(t.Context(), options))(t).Stop()
+	framework.Must(c.clusters().Watch(t.Context(), options))(t).Stop()
 
 	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(c.dynamic, 0, metav1.NamespaceAll, ofName)
 	informer := factory.ForResource(managedClusters).Informer()
@@ -196,7 +197,7 @@ func runInformers(t *testing.T, start func(<-chan struct{}), shutdown func(), in
 		shutdown()
 	})
 	start(stop)
-	eventually(t, "its informer has synced", func(context.Context) error {
+	framework.Eventually(t, "its informer has synced", func(context.Context) error {
 		if !informer.HasSynced() {
 			return errors.New("it has not")
 		}
@@ -208,12 +209,12 @@ func runInformers(t *testing.T, start func(<-chan struct{}), shutdown func(), in
 // and the key.
 func (p *publicRegistration) request(t *testing.T, as *publicClient) (name string, key []byte) {
 	t.Helper()
-	key = must(keyutil.MakeEllipticPrivateKeyPEM())(t)
-	content := must(certutil.MakeCSR(must(keyutil.ParsePrivateKeyPEM(key))(t), &pkix.Name{
+	key = framework.Must(keyutil.MakeEllipticPrivateKeyPEM())(t)
+	content := framework.Must(certutil.MakeCSR(framework.Must(keyutil.ParsePrivateKeyPEM(key))(t), &pkix.Name{
 		CommonName:   p.user(),
 		Organization: []string{localhub.AgentGroup(p.cluster), "system:open-cluster-management:managed-clusters"},
 	}, nil, nil))(t)
-	created := must(as.kube.CertificatesV1().CertificateSigningRequests().Create(t.Context(), &certificatesv1.CertificateSigningRequest{
+	created := framework.Must(as.kube.CertificatesV1().CertificateSigningRequests().Create(t.Context(), &certificatesv1.CertificateSigningRequest{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: p.cluster + "-", Labels: map[string]string{clusterv1.ClusterNameLabel: p.cluster}},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
 			Request: content, SignerName: certificatesv1.KubeAPIServerClientSignerName,
@@ -236,7 +237,7 @@ func (p *publicRegistration) certificate(t *testing.T, as *publicClient, name st
 	runInformers(t, factory.Start, factory.Shutdown, requests.Informer())
 	var certificate []byte
 	var reason string
-	eventually(t, "the request "+name+" has a certificate", func(context.Context) error {
+	framework.Eventually(t, "the request "+name+" has a certificate", func(context.Context) error {
 		request, err := requests.Lister().Get(name)
 		if err != nil {
 			return err
@@ -259,10 +260,10 @@ func (p *publicRegistration) certificate(t *testing.T, as *publicClient, name st
 func publicAccept(t *testing.T, hub *localhub.Cluster, cluster string) []string {
 	t.Helper()
 	admin := newPublicClient(t, hub.AdminConfig())
-	found := must(admin.clusters().Get(t.Context(), cluster, metav1.GetOptions{}))(t)
+	found := framework.Must(admin.clusters().Get(t.Context(), cluster, metav1.GetOptions{}))(t)
 	var approved []string
 	if found.GetAnnotations()[registration.ARNAnnotation] == "" {
-		requests := must(admin.kube.CertificatesV1().CertificateSigningRequests().List(t.Context(), metav1.ListOptions{
+		requests := framework.Must(admin.kube.CertificatesV1().CertificateSigningRequests().List(t.Context(), metav1.ListOptions{
 			LabelSelector: fmt.Sprintf("%s = %s", clusterv1.ClusterNameLabel, cluster),
 		}))(t)
 		for _, request := range requests.Items {
@@ -274,12 +275,12 @@ func publicAccept(t *testing.T, hub *localhub.Cluster, cluster string) []string 
 			request.Status.Conditions = append(request.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
 				Type: certificatesv1.CertificateApproved, Status: "True", Reason: publicApproval, Message: "Approved by hand.", LastUpdateTime: metav1.Now(),
 			})
-			must(admin.kube.CertificatesV1().CertificateSigningRequests().UpdateApproval(t.Context(), request.Name, &request, metav1.UpdateOptions{}))(t)
+			framework.Must(admin.kube.CertificatesV1().CertificateSigningRequests().UpdateApproval(t.Context(), request.Name, &request, metav1.UpdateOptions{}))(t)
 			approved = append(approved, request.Name)
 		}
 	}
 	if accepted, _, _ := unstructured.NestedBool(found.Object, "spec", "hubAcceptsClient"); !accepted {
-		must(admin.clusters().Patch(t.Context(), cluster, types.MergePatchType, []byte(`{"spec":{"hubAcceptsClient":true}}`), metav1.PatchOptions{}))(t)
+		framework.Must(admin.clusters().Patch(t.Context(), cluster, types.MergePatchType, []byte(`{"spec":{"hubAcceptsClient":true}}`), metav1.PatchOptions{}))(t)
 	}
 	return approved
 }
@@ -308,7 +309,7 @@ func patch(ctx context.Context, client dynamic.ResourceInterface, object *unstru
 // hub takes it. Conditions go all together, those of others as they were read.
 func (c *publicClient) patchStatus(t *testing.T, watched func() *unstructured.Unstructured, status map[string]any, conditions ...metav1.Condition) {
 	t.Helper()
-	eventually(t, "its status is written", func(ctx context.Context) error {
+	framework.Eventually(t, "its status is written", func(ctx context.Context) error {
 		object := watched()
 		all := conditionsOf(object)
 		for _, condition := range conditions {

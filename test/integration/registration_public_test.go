@@ -21,13 +21,14 @@ import (
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/registration"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
 // Public agents, the public clusteradm, kubectl and GitOps work with our hub unchanged.
 func TestPublicRegistration(t *testing.T) {
 	t.Parallel()
 	h := startAWSHub(t)
-	if err := h.Hub.WriteAdminKubeconfig(h.kubeconfig); err != nil {
+	if err := h.Hub.WriteAdminKubeconfig(h.Kubeconfig); err != nil {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]func(*testing.T){
@@ -67,9 +68,9 @@ func (h *awsHub) publicCertificates(t *testing.T) {
 	if reason != "AgentRenewsItsCertificate" {
 		t.Errorf("the renewal was approved for %s", reason)
 	}
-	must(renewed.clusters().Get(t.Context(), p.cluster, metav1.GetOptions{}))(t)
+	framework.Must(renewed.clusters().Get(t.Context(), p.cluster, metav1.GetOptions{}))(t)
 
-	table := must(h.kubectl(t, "", "get", "managedclusters", p.cluster))(t)
+	table := framework.Must(h.Kubectl(t, "", "get", "managedclusters", p.cluster))(t)
 	if got, want := columns(table), []string{"NAME", "HUB ACCEPTED", "MANAGED CLUSTER URLS", "JOINED", "AVAILABLE", "AGE"}; !slices.Equal(got, want) {
 		t.Errorf("the columns are %q", got)
 	}
@@ -78,12 +79,12 @@ func (h *awsHub) publicCertificates(t *testing.T) {
 	}
 
 	// Denied, it sees that, and may no more.
-	must(h.kubectl(t, "", "patch", "managedcluster", p.cluster, "--type=merge", `--patch={"spec":{"hubAcceptsClient":false}}`))(t)
+	framework.Must(h.Kubectl(t, "", "patch", "managedcluster", p.cluster, "--type=merge", `--patch={"spec":{"hubAcceptsClient":false}}`))(t)
 	leases := p.own.kube.CoordinationV1().Leases(p.cluster)
 	if _, err := leases.Get(t.Context(), registration.LeaseName, metav1.GetOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("reading the lease once denied: %v", err)
 	}
-	eventually(t, "the agent sees that it is denied", func(context.Context) error {
+	framework.Eventually(t, "the agent sees that it is denied", func(context.Context) error {
 		if accepted, _, _ := unstructured.NestedBool(watched().Object, "spec", "hubAcceptsClient"); accepted {
 			return errors.New("it is accepted")
 		}
@@ -94,11 +95,11 @@ func (h *awsHub) publicCertificates(t *testing.T) {
 	}
 
 	// Accepted again, it goes on with the same certificate and the same watch.
-	must(h.kubectl(t, acceptance(p.cluster), "replace", "--raw", acceptPath(p.cluster), "--filename=-"))(t)
-	eventually(t, "the agent sees that it is accepted", func(context.Context) error {
+	framework.Must(h.Kubectl(t, acceptance(p.cluster), "replace", "--raw", acceptPath(p.cluster), "--filename=-"))(t)
+	framework.Eventually(t, "the agent sees that it is accepted", func(context.Context) error {
 		return says(watched(), clusterv1.ManagedClusterConditionHubAccepted, metav1.ConditionTrue, clusterv1.ReasonHubClusterAdminAccepted)
 	})
-	eventually(t, "it has its lease back", func(ctx context.Context) error {
+	framework.Eventually(t, "it has its lease back", func(ctx context.Context) error {
 		_, err := leases.Get(ctx, registration.LeaseName, metav1.GetOptions{})
 		return err
 	})
@@ -108,9 +109,9 @@ func (h *awsHub) publicCertificates(t *testing.T) {
 // deleted deletes a cluster, as an administrator does, and waits until nothing is left.
 func (h *awsHub) deleted(t *testing.T, cluster string, watched func() *unstructured.Unstructured) {
 	t.Helper()
-	must(h.kubectl(t, "", "delete", "managedcluster", cluster, "--wait=false"))(t)
-	eventually(t, "nothing of it is left", func(ctx context.Context) error { return h.isGone(ctx, cluster) })
-	eventually(t, "the agent sees that it is deleted", func(context.Context) error {
+	framework.Must(h.Kubectl(t, "", "delete", "managedcluster", cluster, "--wait=false"))(t)
+	framework.Eventually(t, "nothing of it is left", func(ctx context.Context) error { return h.isGone(ctx, cluster) })
+	framework.Eventually(t, "the agent sees that it is deleted", func(context.Context) error {
 		if object := watched(); object != nil && object.GetDeletionTimestamp() == nil {
 			return errors.New("it does not")
 		}
@@ -142,7 +143,7 @@ func columns(table string) []string {
 // their operator looks at.
 func (p *publicRegistration) joins(t *testing.T, h *awsHub) (watched func() *unstructured.Unstructured) {
 	t.Helper()
-	eventually(t, "the hub accepts it", func(ctx context.Context) error { return h.hubAccepts(ctx, p.cluster) })
+	framework.Eventually(t, "the hub accepts it", func(ctx context.Context) error { return h.hubAccepts(ctx, p.cluster) })
 	p.own.mayAll(t, []review{
 		{group: certificatesGroup, resource: requestsResource, verbs: "get list watch"},
 		{group: clusterv1.GroupName, resource: "managedclusters", name: p.cluster, verbs: "get list update watch"},
@@ -155,7 +156,7 @@ func (p *publicRegistration) joins(t *testing.T, h *awsHub) (watched func() *uns
 		{group: workv1.GroupName, resource: "manifestworks/status", namespace: p.cluster, verbs: "patch update"},
 	})
 	watched = p.own.watch(t, p.cluster)
-	eventually(t, "it sees that it is accepted", func(context.Context) error {
+	framework.Eventually(t, "it sees that it is accepted", func(context.Context) error {
 		return says(watched(), clusterv1.ManagedClusterConditionHubAccepted, metav1.ConditionTrue, clusterv1.ReasonHubClusterAdminAccepted)
 	})
 
@@ -163,7 +164,7 @@ func (p *publicRegistration) joins(t *testing.T, h *awsHub) (watched func() *uns
 	p.own.patchStatus(t, watched, map[string]any{}, metav1.Condition{
 		Type: clusterv1.ManagedClusterConditionJoined, Status: metav1.ConditionTrue, Reason: "ManagedClusterJoined", Message: "Managed cluster joined",
 	})
-	eventually(t, "it sees that it has joined", func(context.Context) error {
+	framework.Eventually(t, "it sees that it has joined", func(context.Context) error {
 		return says(watched(), clusterv1.ManagedClusterConditionJoined, metav1.ConditionTrue, "")
 	})
 	version := map[string]any{"status": map[string]any{"version": map[string]any{"kubernetes": "v1.30.0"}}}
@@ -176,7 +177,7 @@ func (p *publicRegistration) joins(t *testing.T, h *awsHub) (watched func() *uns
 		t.Errorf("a patch of the status of another of the same name: %v", err)
 	}
 
-	eventually(t, "nothing is placed on it before it is there", func(context.Context) error {
+	framework.Eventually(t, "nothing is placed on it before it is there", func(context.Context) error {
 		taints, _, _ := unstructured.NestedSlice(watched().Object, "spec", "taints")
 		if !slices.ContainsFunc(taints, func(taint any) bool {
 			t, _ := taint.(map[string]any)
@@ -197,7 +198,7 @@ func (p *publicRegistration) joins(t *testing.T, h *awsHub) (watched func() *uns
 	}, metav1.Condition{
 		Type: clusterv1.ManagedClusterConditionAvailable, Status: metav1.ConditionTrue, Reason: "ManagedClusterAvailable", Message: "Managed cluster is available",
 	})
-	eventually(t, "the hub holds it to be there", func(context.Context) error {
+	framework.Eventually(t, "the hub holds it to be there", func(context.Context) error {
 		object := watched()
 		if taints, _, _ := unstructured.NestedSlice(object.Object, "spec", "taints"); len(taints) > 0 {
 			return fmt.Errorf("its taints are %v", taints)
@@ -221,30 +222,30 @@ func (p *publicRegistration) joins(t *testing.T, h *awsHub) (watched func() *uns
 func (p *publicRegistration) beats(t *testing.T) {
 	t.Helper()
 	leases := p.own.kube.CoordinationV1().Leases(p.cluster)
-	lease := must(leases.Get(t.Context(), registration.LeaseName, metav1.GetOptions{}))(t)
+	lease := framework.Must(leases.Get(t.Context(), registration.LeaseName, metav1.GetOptions{}))(t)
 	if lease.Spec.RenewTime == nil {
 		t.Fatal("the lease has no renewTime, and agents read it without looking")
 	}
 	lease.Spec.RenewTime = now()
-	must(leases.Update(t.Context(), lease, metav1.UpdateOptions{}))(t)
+	framework.Must(leases.Update(t.Context(), lease, metav1.UpdateOptions{}))(t)
 }
 
 // describes changes the labels and annotations of the ManagedCluster, and its URLs.
 func (p *publicRegistration) describes(t *testing.T, watched func() *unstructured.Unstructured) {
 	t.Helper()
-	eventually(t, "its labels are written", func(ctx context.Context) error {
+	framework.Eventually(t, "its labels are written", func(ctx context.Context) error {
 		return patch(ctx, p.own.clusters(), watched(), map[string]any{"metadata": map[string]any{
 			"labels": map[string]any{"feature.open-cluster-management.io/x": "y"}, "annotations": map[string]any{"agent.open-cluster-management.io/zone": "a"},
 		}})
 	})
-	eventually(t, "its URLs are written", func(ctx context.Context) error {
+	framework.Eventually(t, "its URLs are written", func(ctx context.Context) error {
 		object := watched()
 		if object.GetLabels()["feature.open-cluster-management.io/x"] != "y" || object.GetAnnotations()["agent.open-cluster-management.io/zone"] != "a" {
 			return fmt.Errorf("it does not see its labels: %v", object.GetLabels())
 		}
 		return patch(ctx, p.own.clusters(), object, map[string]any{"spec": map[string]any{"leaseDurationSeconds": 61}})
 	})
-	eventually(t, "it is replaced", func(ctx context.Context) error {
+	framework.Eventually(t, "it is replaced", func(ctx context.Context) error {
 		object := watched()
 		object.SetAnnotations(map[string]string{"agent.open-cluster-management.io/zone": "b"})
 		_, err := p.own.clusters().Update(ctx, object, metav1.UpdateOptions{})
@@ -258,16 +259,16 @@ func (p *publicRegistration) reports(t *testing.T, cluster *unstructured.Unstruc
 	about := corev1.ObjectReference{
 		APIVersion: cluster.GetAPIVersion(), Kind: cluster.GetKind(), Name: p.cluster, Namespace: p.cluster, UID: cluster.GetUID(),
 	}
-	must(p.own.kube.EventsV1().Events(p.cluster).Create(t.Context(), &eventsv1.Event{
+	framework.Must(p.own.kube.EventsV1().Events(p.cluster).Create(t.Context(), &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{Name: p.cluster + ".available", Namespace: p.cluster},
 		EventTime:  *now(), ReportingController: "registration-agent", ReportingInstance: "registration-agent-x", Action: "Available",
 		Reason: "Available", Regarding: about, Note: "Its API server is available.", Type: corev1.EventTypeNormal,
 	}, metav1.CreateOptions{}))(t)
-	event := must(p.own.kube.CoreV1().Events(p.cluster).Create(t.Context(), &corev1.Event{
+	event := framework.Must(p.own.kube.CoreV1().Events(p.cluster).Create(t.Context(), &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Name: p.cluster + ".applied", Namespace: p.cluster}, InvolvedObject: about,
 		Reason: "ResourceApplied", Message: "applied", Type: corev1.EventTypeNormal, Count: 1,
 	}, metav1.CreateOptions{}))(t)
-	must(p.own.kube.CoreV1().Events(p.cluster).Patch(t.Context(), event.Name, types.StrategicMergePatchType, []byte(`{"count":2}`), metav1.PatchOptions{}))(t)
+	framework.Must(p.own.kube.CoreV1().Events(p.cluster).Patch(t.Context(), event.Name, types.StrategicMergePatchType, []byte(`{"count":2}`), metav1.PatchOptions{}))(t)
 }
 
 // finds looks for addons, which the hub has no API of.
@@ -289,17 +290,17 @@ func (p *publicRegistration) worksOn(t *testing.T, h *awsHub) {
 		t.Fatal(err)
 	}
 	admin := newPublicClient(t, h.Hub.AdminConfig())
-	must(admin.dynamic.Resource(publicWorks).Namespace(p.cluster).Create(t.Context(), work, metav1.CreateOptions{}))(t)
-	list := must(works.List(t.Context(), metav1.ListOptions{}))(t)
+	framework.Must(admin.dynamic.Resource(publicWorks).Namespace(p.cluster).Create(t.Context(), work, metav1.CreateOptions{}))(t)
+	list := framework.Must(works.List(t.Context(), metav1.ListOptions{}))(t)
 	if len(list.Items) != 1 {
 		t.Fatalf("it finds %d works", len(list.Items))
 	}
-	must(works.Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}))(t).Stop()
+	framework.Must(works.Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}))(t).Stop()
 	err := patch(t.Context(), works, &list.Items[0], map[string]any{"metadata": map[string]any{"finalizers": []string{workv1.ManifestWorkFinalizer}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	held := must(works.Get(t.Context(), "one", metav1.GetOptions{}))(t)
+	held := framework.Must(works.Get(t.Context(), "one", metav1.GetOptions{}))(t)
 	if err := patch(t.Context(), works, held, map[string]any{"status": statusOfWork(held)}, "status"); err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +310,7 @@ func (p *publicRegistration) worksOn(t *testing.T, h *awsHub) {
 	if err := admin.dynamic.Resource(publicWorks).Namespace(p.cluster).Delete(t.Context(), "one", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	deleted := must(works.Get(t.Context(), "one", metav1.GetOptions{}))(t)
+	deleted := framework.Must(works.Get(t.Context(), "one", metav1.GetOptions{}))(t)
 	if deleted.GetDeletionTimestamp() == nil {
 		t.Error("the work is not being deleted")
 	}
@@ -337,16 +338,16 @@ func (h *awsHub) publicRoles(t *testing.T) {
 		t.Errorf("before a decision, the hub says %+v", condition)
 	}
 	publicAccept(t, h.Hub, p.cluster)
-	eventually(t, "the agent sees that it is accepted", func(context.Context) error {
+	framework.Eventually(t, "the agent sees that it is accepted", func(context.Context) error {
 		return says(watched(), clusterv1.ManagedClusterConditionHubAccepted, metav1.ConditionTrue, clusterv1.ReasonHubClusterAdminAccepted)
 	})
 	if err := h.inAWS(desired); err != nil {
 		t.Error(err)
 	}
 	// As whom EKS lets it in by its access entry, as checked above.
-	p.own = newPublicClient(t, must(h.Hub.UserConfig(desired.Username(), desired.Groups()...))(t))
+	p.own = newPublicClient(t, framework.Must(h.Hub.UserConfig(desired.Username(), desired.Groups()...))(t))
 	watched = p.joins(t, h)
-	wide := must(h.kubectl(t, "", "get", "mclr", p.cluster, "--output=wide"))(t)
+	wide := framework.Must(h.Kubectl(t, "", "get", "mclr", p.cluster, "--output=wide"))(t)
 	for _, want := range []string{"DRIVER", "ACCESS", "IDENTITY", "ARN", "aws-irsa", desired.Managed.String()} {
 		if !strings.Contains(wide, want) {
 			t.Errorf("%s is not in\n%s", want, wide)

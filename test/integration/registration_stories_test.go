@@ -23,6 +23,7 @@ import (
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -79,16 +80,16 @@ func (h *storyHub) joinsAndIsAccepted(t *testing.T, c *storyCluster) {
 	identity := h.identityOf(c)
 	h.shows(t, identity.ManagedClusterRoleARN(), "clusteradm accept --clusters "+c.Name)
 	h.asks(t, c.Name)
-	cluster := must(h.ocm.ClusterV1().ManagedClusters().Get(t.Context(), c.Name, metav1.GetOptions{}))(t)
+	cluster := framework.Must(h.OCM.ClusterV1().ManagedClusters().Get(t.Context(), c.Name, metav1.GetOptions{}))(t)
 	if cluster.Spec.HubAcceptsClient || cluster.Annotations["eks-managed-cluster-arn"] != c.EKS().ARN {
 		t.Errorf("the cluster that asks is %+v", cluster)
 	}
-	if requests := must(h.hub.CertificatesV1().CertificateSigningRequests().List(t.Context(), metav1.ListOptions{LabelSelector: clusterv1.ClusterNameLabel + "=" + c.Name}))(t); len(requests.Items) > 0 {
+	if requests := framework.Must(h.HubClient.CertificatesV1().CertificateSigningRequests().List(t.Context(), metav1.ListOptions{LabelSelector: clusterv1.ClusterNameLabel + "=" + c.Name}))(t); len(requests.Items) > 0 {
 		t.Errorf("there are %d requests for certificates", len(requests.Items))
 	}
 
 	// The administrator of the cluster's account makes its role as the hub tells.
-	answer := must(localhub.MakeManagedRole(t.Context(), h.Hub, c.Cluster, c.namespace, nil))(t)
+	answer := framework.Must(localhub.MakeManagedRole(t.Context(), h.Hub, c.Cluster, c.namespace, nil))(t)
 	if answer.Status.Hash != identity.Identity.Hash() || answer.Status.HubRole.ARN != identity.HubRoleARN() || answer.Status.Accepted {
 		t.Errorf("the hub tells of %s with the role %s; accepted: %t; it should be %s with the role %s", answer.Status.Hash, answer.Status.HubRole.ARN, answer.Status.Accepted, identity.Identity.Hash(), identity.HubRoleARN())
 	}
@@ -126,7 +127,7 @@ func (h *storyHub) documentsAreTheSeeds(t *testing.T, c *storyCluster) {
 	if got := seedHash("hubaccount1", "hubcluster1", "managedaccount1", "managedcluster1"); got != "79e99112993014816615711cbd35a9bc" {
 		t.Fatalf("the identifier of the proposal's example is %s", got)
 	}
-	managed := must(irsa.ParseARN(c.EKS().ARN))(t)
+	managed := framework.Must(irsa.ParseARN(c.EKS().ARN))(t)
 	hash := seedHash(h.arn.AccountID, h.arn.ClusterName, managed.AccountID, managed.ClusterName)
 	tags := map[string]string{
 		"hub_cluster_account_id": h.arn.AccountID, "hub_cluster_name": h.arn.ClusterName,
@@ -159,7 +160,7 @@ func (h *storyHub) documentsAreTheSeeds(t *testing.T, c *storyCluster) {
 	}
 
 	// For those who run two agents, as the proposal does.
-	answer := must(h.ocm.RegisterV1alpha1().ManagedClusterRegistrations().ClaimIRSA(t.Context(), c.Name, &registerv1alpha1.ManagedClusterIRSA{
+	answer := framework.Must(h.OCM.RegisterV1alpha1().ManagedClusterRegistrations().ClaimIRSA(t.Context(), c.Name, &registerv1alpha1.ManagedClusterIRSA{
 		ObjectMeta: metav1.ObjectMeta{Name: c.Name},
 		Spec: registerv1alpha1.ManagedClusterIRSASpec{
 			ManagedClusterARN: c.EKS().ARN, OIDCProvider: c.EKS().Issuer(),
@@ -186,7 +187,7 @@ func firstStatement(t *testing.T, document string) string {
 		t.Fatal(err)
 	}
 	policy["Statement"] = policy["Statement"].([]any)[:1]
-	return string(must(json.Marshal(policy))(t))
+	return string(framework.Must(json.Marshal(policy))(t))
 }
 
 func onlyPolicy(t *testing.T, policies map[string]string) string {
@@ -201,7 +202,7 @@ func onlyPolicy(t *testing.T, policies map[string]string) string {
 func (h *storyHub) accept(t *testing.T, c *storyCluster) {
 	t.Helper()
 	h.joinsByIRSA(t, c)
-	must(localhub.MakeManagedRole(t.Context(), h.Hub, c.Cluster, c.namespace, nil))(t)
+	framework.Must(localhub.MakeManagedRole(t.Context(), h.Hub, c.Cluster, c.namespace, nil))(t)
 	h.clusteradm(t, h.Hub, "accept", "--clusters", c.Name, "--wait")
 	h.isMember(t, c, c.Name)
 }
@@ -212,11 +213,11 @@ func (h *storyHub) areIsolated(t *testing.T, first, second *storyCluster) {
 	for _, pair := range []struct{ own, other *storyCluster }{{first, second}, {second, first}} {
 		own, other := pair.own.Name, pair.other.Name
 		config := pair.own.onHub(t)
-		ocm, hub := ocmClient(t, config, nil), must(kubernetes.NewForConfig(config))(t)
+		ocm, hub := framework.OCMClient(t, config, nil), framework.Must(kubernetes.NewForConfig(config))(t)
 		if _, err := ocm.ClusterV1().ManagedClusters().Get(t.Context(), own, metav1.GetOptions{}); err != nil {
 			t.Errorf("%s does not see itself: %v", own, err)
 		}
-		if works := must(ocm.WorkV1().ManifestWorks(own).List(t.Context(), metav1.ListOptions{}))(t); len(works.Items) != 1 {
+		if works := framework.Must(ocm.WorkV1().ManifestWorks(own).List(t.Context(), metav1.ListOptions{}))(t); len(works.Items) != 1 {
 			t.Errorf("%s has %d ManifestWorks", own, len(works.Items))
 		}
 		clusters, works, records := ocm.ClusterV1().ManagedClusters(), ocm.WorkV1().ManifestWorks(other), ocm.RegisterV1alpha1().ManagedClusterRegistrations()
@@ -293,12 +294,12 @@ func (h *storyHub) tokensAreRefreshed(t *testing.T, c *storyCluster) {
 	if err := c.agent.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	token := must(c.awsToken(t.Context(), h.identityOf(c).HubRoleARN()))(t)
-	client := ocmClient(t, &rest.Config{Host: h.Hub.AdminConfig().Host, TLSClientConfig: rest.TLSClientConfig{CAData: h.Hub.AdminConfig().CAData}, BearerToken: token}, nil)
+	token := framework.Must(c.awsToken(t.Context(), h.identityOf(c).HubRoleARN()))(t)
+	client := framework.OCMClient(t, &rest.Config{Host: h.Hub.AdminConfig().Host, TLSClientConfig: rest.TLSClientConfig{CAData: h.Hub.AdminConfig().CAData}, BearerToken: token}, nil)
 	if _, err := client.ClusterV1().ManagedClusters().Get(t.Context(), c.Name, metav1.GetOptions{}); err != nil {
 		t.Fatalf("a token that is new: %v", err)
 	}
-	eventually(t, "a token of that time is worth nothing any more", func(ctx context.Context) error {
+	framework.Eventually(t, "a token of that time is worth nothing any more", func(ctx context.Context) error {
 		_, err := client.ClusterV1().ManagedClusters().Get(ctx, c.Name, metav1.GetOptions{})
 		if !apierrors.IsUnauthorized(err) {
 			return fmt.Errorf("the answer: %v", err)
@@ -307,7 +308,7 @@ func (h *storyHub) tokensAreRefreshed(t *testing.T, c *storyCluster) {
 	})
 	h.hasWorkApplied(t, c, c.Name, "story-6")
 	h.renews(t, c.Name)
-	eventually(t, "the agent has assumed its role three times", func(context.Context) error {
+	framework.Eventually(t, "the agent has assumed its role three times", func(context.Context) error {
 		assumed := 0
 		for _, call := range h.aws.Calls() {
 			if call.Operation == "AssumeRole" && call.ErrorCode == "" && callIsAbout(call, h.identityOf(c)) {
@@ -331,27 +332,27 @@ func (h *storyHub) isDeniedAndAcceptedAgain(t *testing.T, c *storyCluster) {
 	config := c.onHub(t)
 	set := func(accepts bool) {
 		t.Helper()
-		output, err := h.kubectl(t, "", "patch", "managedclusters.cluster.open-cluster-management.io", c.Name, "--type=merge", "-p", fmt.Sprintf(`{"spec":{"hubAcceptsClient":%t}}`, accepts))
+		output, err := h.Kubectl(t, "", "patch", "managedclusters.cluster.open-cluster-management.io", c.Name, "--type=merge", "-p", fmt.Sprintf(`{"spec":{"hubAcceptsClient":%t}}`, accepts))
 		if err != nil {
 			t.Fatalf("%v: %s", err, output)
 		}
 	}
 	set(false)
 	refused(t, config, c.Name)
-	eventually(t, "all that it had is taken away", func(ctx context.Context) error {
+	framework.Eventually(t, "all that it had is taken away", func(ctx context.Context) error {
 		return errors.Join(h.inAWSIsNothingOf(c), h.isDenied(ctx, c.Name))
 	})
 	if _, err := c.awsToken(t.Context(), h.identityOf(c).HubRoleARN()); err == nil {
 		t.Error("it still assumes its role on the hub")
 	}
 	for _, work := range []string{"story-4", "story-6"} {
-		if has := must(c.has(t.Context(), work))(t); !has {
+		if has := framework.Must(c.has(t.Context(), work))(t); !has {
 			t.Errorf("what %s had applied is gone", work)
 		}
 	}
 
 	set(true)
-	eventually(t, "it has its access again", func(ctx context.Context) error {
+	framework.Eventually(t, "it has its access again", func(ctx context.Context) error {
 		return errors.Join(h.hubAccepts(ctx, c.Name), h.inAWS(h.identityOf(c)), h.hasAccess(ctx, c.Name, fullAccess))
 	})
 	h.isMember(t, c, c.Name)
@@ -360,16 +361,16 @@ func (h *storyHub) isDeniedAndAcceptedAgain(t *testing.T, c *storyCluster) {
 
 func (h *storyHub) isDeleted(t *testing.T, c *storyCluster) {
 	config := c.onHub(t)
-	if output, err := h.kubectl(t, "", "delete", "managedclusters.cluster.open-cluster-management.io", c.Name, "--wait=false"); err != nil {
+	if output, err := h.Kubectl(t, "", "delete", "managedclusters.cluster.open-cluster-management.io", c.Name, "--wait=false"); err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
 	refused(t, config, c.Name)
-	eventually(t, "nothing of it is left", func(ctx context.Context) error {
+	framework.Eventually(t, "nothing of it is left", func(ctx context.Context) error {
 		return errors.Join(h.inAWSIsNothingOf(c), h.nothingIsLeft(ctx, c.Name))
 	})
-	eventually(t, "the agent has removed what it had applied", func(ctx context.Context) error { return c.hasNothing(ctx, "story-8") })
+	framework.Eventually(t, "the agent has removed what it had applied", func(ctx context.Context) error { return c.hasNothing(ctx, "story-8") })
 	// It does not come back by itself.
-	if _, err := h.ocm.ClusterV1().ManagedClusters().Get(t.Context(), c.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := h.OCM.ClusterV1().ManagedClusters().Get(t.Context(), c.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the hub has it again, or: %v", err)
 	}
 }
@@ -383,17 +384,17 @@ func (h *storyHub) leaves(t *testing.T, c *storyCluster) {
 	h.clusteradm(t, c.Cluster, "unjoin", "--cluster-name", c.Name, "--hub-kubeconfig", kubeconfig, "--purge")
 	h.shows(t, "The cluster "+c.Name+" has left the hub.")
 	for _, work := range []string{"story-4", "story-6", "story-7"} {
-		if has := must(c.has(t.Context(), work))(t); has {
+		if has := framework.Must(c.has(t.Context(), work))(t); has {
 			t.Errorf("what work %s had applied is still there", work)
 		}
 	}
-	eventually(t, "nothing of it is left on the hub", func(ctx context.Context) error {
+	framework.Eventually(t, "nothing of it is left on the hub", func(ctx context.Context) error {
 		return errors.Join(h.inAWSIsNothingOf(c), h.nothingIsLeft(ctx, c.Name))
 	})
 	if err := c.agent.Stop(t.Context()); err != nil {
 		t.Error(err)
 	}
-	eventually(t, "the agent's namespace is gone", func(ctx context.Context) error {
+	framework.Eventually(t, "the agent's namespace is gone", func(ctx context.Context) error {
 		_, err := c.kube.CoreV1().Namespaces().Get(ctx, c.namespace, metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {
 			return fmt.Errorf("the answer: %v", err)
@@ -417,7 +418,7 @@ func (h *storyHub) joinsTwoHubs(t *testing.T, otherHub, managed *localhub.Cluste
 	} {
 		c := newStoryCluster(t, managed, name, hub.namespace)
 		agents = append(agents, c)
-		c.joins(t, h.adm, must(h.adm.Init(t.Context(), hub.Hub, hub.init...))(t))
+		c.joins(t, h.adm, framework.Must(h.adm.Init(t.Context(), hub.Hub, hub.init...))(t))
 		h.clusteradm(t, hub.Hub, "accept", "--clusters", name, "--wait")
 		hub.isMember(t, c, name)
 	}
@@ -427,24 +428,24 @@ func (h *storyHub) joinsTwoHubs(t *testing.T, otherHub, managed *localhub.Cluste
 	h.hasWorkApplied(t, agents[0], name, "from-both")
 	var ids []string
 	for _, hub := range []*fleet{h.fleet, other} {
-		cluster := must(hub.ocm.ClusterV1().ManagedClusters().Get(t.Context(), name, metav1.GetOptions{}))(t)
+		cluster := framework.Must(hub.OCM.ClusterV1().ManagedClusters().Get(t.Context(), name, metav1.GetOptions{}))(t)
 		for _, claim := range cluster.Status.ClusterClaims {
 			if claim.Name == "id.k8s.io" {
 				ids = append(ids, claim.Value)
 			}
 		}
 	}
-	uid := string(must(agents[0].kube.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{}))(t).UID)
+	uid := string(framework.Must(agents[0].kube.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{}))(t).UID)
 	if !slices.Equal(ids, []string{uid, uid}) {
 		t.Errorf("the hubs know it as %v, and it is %s", ids, uid)
 	}
 
 	h.clusteradm(t, managed, "unjoin", "--cluster-name", name, "--agent-namespace", agents[1].namespace)
-	eventually(t, "the other hub has nothing of it", func(ctx context.Context) error { return other.nothingIsLeft(ctx, name) })
-	if has := must(agents[1].has(t.Context(), "from-hub-2"))(t); has {
+	framework.Eventually(t, "the other hub has nothing of it", func(ctx context.Context) error { return other.nothingIsLeft(ctx, name) })
+	if has := framework.Must(agents[1].has(t.Context(), "from-hub-2"))(t); has {
 		t.Error("what the hub had applied that it has left is there")
 	}
-	if has := must(agents[0].has(t.Context(), "from-hub-1"))(t); !has {
+	if has := framework.Must(agents[0].has(t.Context(), "from-hub-1"))(t); !has {
 		t.Error("what the hub has applied that it has not left is gone")
 	}
 	h.hasWorkApplied(t, agents[0], name, "afterwards")
@@ -452,7 +453,7 @@ func (h *storyHub) joinsTwoHubs(t *testing.T, otherHub, managed *localhub.Cluste
 	if err := agents[0].hasNothing(t.Context(), "from-hub-1", "from-both", "afterwards"); err != nil {
 		t.Error(err)
 	}
-	eventually(t, "the hub has nothing of it", func(ctx context.Context) error { return h.nothingIsLeft(ctx, name) })
+	framework.Eventually(t, "the hub has nothing of it", func(ctx context.Context) error { return h.nothingIsLeft(ctx, name) })
 }
 
 // registersAgain has a deleted cluster join once more: its agent does when its Secret is deleted.
@@ -483,7 +484,7 @@ func (h *storyHub) takesRolesOfOthers(t *testing.T, c *storyCluster) {
 	}()
 	c.registersAgain(t)
 	h.asks(t, c.Name)
-	must(localhub.MakeManagedRole(t.Context(), h.Hub, c.Cluster, c.namespace, nil))(t)
+	framework.Must(localhub.MakeManagedRole(t.Context(), h.Hub, c.Cluster, c.namespace, nil))(t)
 
 	role := h.claimed(t, c.Name).Status.HubRole
 	tags := ""
@@ -506,10 +507,10 @@ func (h *storyHub) takesRolesOfOthers(t *testing.T, c *storyCluster) {
 		t.Error(err)
 	}
 
-	if output, err := h.kubectl(t, "", "delete", "managedclusters.cluster.open-cluster-management.io", c.Name); err != nil {
+	if output, err := h.Kubectl(t, "", "delete", "managedclusters.cluster.open-cluster-management.io", c.Name); err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
-	eventually(t, "nothing of it is left", func(ctx context.Context) error {
+	framework.Eventually(t, "nothing of it is left", func(ctx context.Context) error {
 		return errors.Join(h.noAccessEntry(c), h.nothingIsLeft(ctx, c.Name), c.hasNothing(ctx, "roles-of-others"))
 	})
 	if left := h.role(t, faultsHubAccount, role.Name); left.ID != made.ID || left.TrustPolicy != made.TrustPolicy || !maps.Equal(left.Tags, made.Tags) {
@@ -528,7 +529,7 @@ func (h *storyHub) mapsByConfigMap(t *testing.T, c *storyCluster) {
 		othersRoles = "# Nodes of the hub.\n- rolearn: arn:aws:iam::111122223333:role/nodes\n  username: system:node:{{EC2PrivateDNSName}}\n  groups:\n  - system:bootstrappers\n  - system:nodes\n"
 		othersUsers = "- userarn: arn:aws:iam::111122223333:user/operator\n  username: operator\n  groups: [system:masters]\n"
 	)
-	configMaps := h.hub.CoreV1().ConfigMaps(metav1.NamespaceSystem)
+	configMaps := h.HubClient.CoreV1().ConfigMaps(metav1.NamespaceSystem)
 	if _, err := configMaps.Create(t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "aws-auth", Labels: map[string]string{"of": "others"}},
 		Data:       map[string]string{"mapRoles": othersRoles, "mapUsers": othersUsers, "mapAccounts": "- \"999900001111\"\n"},
@@ -550,7 +551,7 @@ func (h *storyHub) mapsByConfigMap(t *testing.T, c *storyCluster) {
 	identity := h.identityOf(c)
 	others := func(t *testing.T) (mapRoles string) {
 		t.Helper()
-		data := must(configMaps.Get(t.Context(), "aws-auth", metav1.GetOptions{}))(t)
+		data := framework.Must(configMaps.Get(t.Context(), "aws-auth", metav1.GetOptions{}))(t)
 		if data.Labels["of"] != "others" || data.Data["mapUsers"] != othersUsers || data.Data["mapAccounts"] != "- \"999900001111\"\n" {
 			t.Errorf("the ConfigMap is %v %v", data.Labels, data.Data)
 		}
@@ -569,14 +570,14 @@ func (h *storyHub) mapsByConfigMap(t *testing.T, c *storyCluster) {
 	config := c.onHub(t)
 	h.clusteradm(t, h.Hub, "accept", "--deny", "--reason=compromised", "--clusters", c.Name, "--wait")
 	refused(t, config, c.Name)
-	eventually(t, "all that it had is taken away", func(ctx context.Context) error {
+	framework.Eventually(t, "all that it had is taken away", func(ctx context.Context) error {
 		return errors.Join(h.inAWSIsNothingOf(c), h.isDenied(ctx, c.Name))
 	})
 	if left := others(t); left != othersRoles {
 		t.Errorf("mapRoles is\n%s", left)
 	}
-	if output, err := h.kubectl(t, "", "delete", "managedclusters.cluster.open-cluster-management.io", c.Name); err != nil {
+	if output, err := h.Kubectl(t, "", "delete", "managedclusters.cluster.open-cluster-management.io", c.Name); err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
-	eventually(t, "nothing of it is left", func(ctx context.Context) error { return h.nothingIsLeft(ctx, c.Name) })
+	framework.Eventually(t, "nothing of it is left", func(ctx context.Context) error { return h.nothingIsLeft(ctx, c.Name) })
 }

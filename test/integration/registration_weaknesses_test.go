@@ -29,6 +29,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 	"open-cluster-management.io/hub-apiserver/pkg/registration"
 	"open-cluster-management.io/hub-apiserver/test/fakeaws"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -45,8 +46,8 @@ func annotate(annotations map[string]string) []byte {
 func (h *awsHub) says(t *testing.T, name string, status metav1.ConditionStatus, reason string) *metav1.Condition {
 	t.Helper()
 	var condition *metav1.Condition
-	eventually(t, fmt.Sprintf("the hub says %s for %s of %s", status, reason, name), func(ctx context.Context) error {
-		mc, err := h.ocm.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
+	framework.Eventually(t, fmt.Sprintf("the hub says %s for %s of %s", status, reason, name), func(ctx context.Context) error {
+		mc, err := h.OCM.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -63,8 +64,8 @@ func (h *awsHub) says(t *testing.T, name string, status metav1.ConditionStatus, 
 // access is left.
 func (h *awsHub) cleanedUp(t *testing.T, name string) {
 	t.Helper()
-	eventually(t, "nothing is left of the access of "+name, func(ctx context.Context) error {
-		record, err := h.ocm.RegisterV1alpha1().ManagedClusterRegistrations().Get(ctx, name, metav1.GetOptions{})
+	framework.Eventually(t, "nothing is left of the access of "+name, func(ctx context.Context) error {
+		record, err := h.OCM.RegisterV1alpha1().ManagedClusterRegistrations().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -97,7 +98,7 @@ func TestWeaknessA1AnnotationsOfAMemberAreNoIdentity(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "nothing is left of "+name, func(ctx context.Context) error { return h.isGone(ctx, name) })
+			framework.Eventually(t, "nothing is left of "+name, func(ctx context.Context) error { return h.isGone(ctx, name) })
 		},
 		"denied": func(t *testing.T, name string, _ *versioned.Clientset) {
 			h.deny(t, name)
@@ -107,21 +108,21 @@ func TestWeaknessA1AnnotationsOfAMemberAreNoIdentity(t *testing.T) {
 			}
 		},
 		"deleted": func(t *testing.T, name string, _ *versioned.Clientset) {
-			if err := h.ocm.ClusterV1().ManagedClusters().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			if err := h.OCM.ClusterV1().ManagedClusters().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "nothing is left of "+name, func(ctx context.Context) error { return h.isGone(ctx, name) })
+			framework.Eventually(t, "nothing is left of "+name, func(ctx context.Context) error { return h.isGone(ctx, name) })
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			name := "a1-" + what
-			own := must(versioned.NewForConfig(h.join(t, name)))(t)
+			own := framework.Must(versioned.NewForConfig(h.join(t, name)))(t)
 			h.aws.ResetCalls()
 			for _, annotations := range []map[string]string{
 				{registration.RoleSuffixAnnotation: victim.Identity.Hash()},
 				{registration.ARNAnnotation: victim.Managed.String(), registration.EKSARNAnnotation: victim.Managed.String()},
 			} {
-				mc := must(own.ClusterV1().ManagedClusters().Patch(t.Context(), name, types.MergePatchType, annotate(annotations), metav1.PatchOptions{}))(t)
+				mc := framework.Must(own.ClusterV1().ManagedClusters().Patch(t.Context(), name, types.MergePatchType, annotate(annotations), metav1.PatchOptions{}))(t)
 				for key, value := range annotations {
 					if mc.Annotations[key] != value {
 						t.Errorf("annotation %s is %q", key, mc.Annotations[key])
@@ -142,7 +143,7 @@ func TestWeaknessA1AnnotationsOfAMemberAreNoIdentity(t *testing.T) {
 func TestWeaknessA2NobodyCreatesWithAnIdentityOfOthers(t *testing.T) {
 	h := members(t)
 	victim := h.joinEKS(t, "a2-victim")
-	bootstrap := must(versioned.NewForConfig(h.bootstrap(t)))(t)
+	bootstrap := framework.Must(versioned.NewForConfig(h.bootstrap(t)))(t)
 	own := h.desired("a2-attacker", "a2-attacker")
 	elsewhere := victim.Managed
 	elsewhere.Region = "eu-west-1"
@@ -166,7 +167,7 @@ func TestWeaknessA2NobodyCreatesWithAnIdentityOfOthers(t *testing.T) {
 	}
 	refused := func(t *testing.T, what string, err error, want []string) {
 		t.Helper()
-		if got := fields(err); !apierrors.IsInvalid(err) || !slices.Equal(got, want) {
+		if got := framework.InvalidFields(err); !apierrors.IsInvalid(err) || !slices.Equal(got, want) {
 			t.Errorf("%s: got %v, for %v, not 422 for %v", what, err, got, want)
 		}
 		if err != nil && strings.Contains(err.Error(), victim.ClusterName) {
@@ -180,7 +181,7 @@ func TestWeaknessA2NobodyCreatesWithAnIdentityOfOthers(t *testing.T) {
 		_, err = bootstrap.ClusterV1().ManagedClusters().Create(t.Context(), mc, metav1.CreateOptions{})
 		refused(t, what, err, test.want)
 	}
-	if _, err := h.ocm.ClusterV1().ManagedClusters().Get(t.Context(), own.ClusterName, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := h.OCM.ClusterV1().ManagedClusters().Get(t.Context(), own.ClusterName, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Fatalf("it was created: %v", err)
 	}
 
@@ -188,7 +189,7 @@ func TestWeaknessA2NobodyCreatesWithAnIdentityOfOthers(t *testing.T) {
 	// has claimed its own goes without a trace.
 	h.request(t, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: own.ClusterName}})
 	for what, test := range cases {
-		_, err := h.ocm.ClusterV1().ManagedClusters().Patch(t.Context(), own.ClusterName, types.MergePatchType, annotate(test.annotations), metav1.PatchOptions{})
+		_, err := h.OCM.ClusterV1().ManagedClusters().Patch(t.Context(), own.ClusterName, types.MergePatchType, annotate(test.annotations), metav1.PatchOptions{})
 		refused(t, what+", later", err, test.want)
 	}
 	claims := bootstrap.RegisterV1alpha1().ManagedClusterRegistrations()
@@ -202,10 +203,10 @@ func TestWeaknessA2NobodyCreatesWithAnIdentityOfOthers(t *testing.T) {
 	if _, err := claims.ClaimIRSA(t.Context(), own.ClusterName, claim, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.ocm.ClusterV1().ManagedClusters().Delete(t.Context(), own.ClusterName, metav1.DeleteOptions{}); err != nil {
+	if err := h.OCM.ClusterV1().ManagedClusters().Delete(t.Context(), own.ClusterName, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "nothing is left of "+own.ClusterName, func(ctx context.Context) error { return h.isGone(ctx, own.ClusterName) })
+	framework.Eventually(t, "nothing is left of "+own.ClusterName, func(ctx context.Context) error { return h.isGone(ctx, own.ClusterName) })
 	if calls := h.callsToAWS(false); len(calls) > 0 {
 		t.Errorf("AWS was asked %v", calls)
 	}
@@ -217,7 +218,7 @@ func TestWeaknessA2NobodyCreatesWithAnIdentityOfOthers(t *testing.T) {
 func TestWeaknessA3MalformedARNs(t *testing.T) {
 	h := members(t)
 	process := h.Server.PID()
-	bootstrap := must(versioned.NewForConfig(h.bootstrap(t)))(t)
+	bootstrap := framework.Must(versioned.NewForConfig(h.bootstrap(t)))(t)
 	claims := bootstrap.RegisterV1alpha1().ManagedClusterRegistrations()
 	h.request(t, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "a3-claiming"}})
 	bad := []string{
@@ -232,21 +233,21 @@ func TestWeaknessA3MalformedARNs(t *testing.T) {
 			want := []string{"metadata.annotations[" + key + "]"}
 			mc := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "a3-new", Annotations: map[string]string{key: arn}}}
 			_, created := bootstrap.ClusterV1().ManagedClusters().Create(t.Context(), mc, metav1.CreateOptions{})
-			_, updated := h.ocm.ClusterV1().ManagedClusters().Patch(t.Context(), "a3-claiming", types.MergePatchType, annotate(mc.Annotations), metav1.PatchOptions{})
+			_, updated := h.OCM.ClusterV1().ManagedClusters().Patch(t.Context(), "a3-claiming", types.MergePatchType, annotate(mc.Annotations), metav1.PatchOptions{})
 			for what, err := range map[string]error{"create": created, "update": updated} {
-				if got := fields(err); !apierrors.IsInvalid(err) || !slices.Equal(got, want) {
+				if got := framework.InvalidFields(err); !apierrors.IsInvalid(err) || !slices.Equal(got, want) {
 					t.Errorf("%s with %q: got %v, not 422 for %v", what, arn, err, want)
 				}
 			}
 		}
 		_, err := claims.ClaimIRSA(t.Context(), "a3-claiming",
 			&registerv1alpha1.ManagedClusterIRSA{Spec: registerv1alpha1.ManagedClusterIRSASpec{ManagedClusterARN: arn}}, metav1.CreateOptions{})
-		if got := fields(err); !apierrors.IsInvalid(err) || !slices.Equal(got, []string{"spec.managedClusterARN"}) {
+		if got := framework.InvalidFields(err); !apierrors.IsInvalid(err) || !slices.Equal(got, []string{"spec.managedClusterARN"}) {
 			t.Errorf("claim of %q: got %v, not 422", arn, err)
 		}
 	}
 
-	own := must(versioned.NewForConfig(h.join(t, "a3-member")))(t)
+	own := framework.Must(versioned.NewForConfig(h.join(t, "a3-member")))(t)
 	garbage := map[string]string{registration.ARNAnnotation: ":::", registration.EKSARNAnnotation: "x", registration.RoleSuffixAnnotation: "../.."}
 	if _, err := own.ClusterV1().ManagedClusters().Patch(t.Context(), "a3-member", types.MergePatchType, annotate(garbage), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
@@ -258,7 +259,7 @@ func TestWeaknessA3MalformedARNs(t *testing.T) {
 	if got := h.Server.PID(); got != process || !h.Server.Running() {
 		t.Errorf("the server is process %d, and not %d any more", got, process)
 	}
-	if log := string(must(os.ReadFile(h.Server.LogFile))(t)); strings.Contains(log, "Observed a panic") || strings.Contains(log, "goroutine 1 [") {
+	if log := string(framework.Must(os.ReadFile(h.Server.LogFile))(t)); strings.Contains(log, "Observed a panic") || strings.Contains(log, "goroutine 1 [") {
 		t.Error("the log of the server has a panic")
 	}
 }
@@ -302,23 +303,23 @@ func TestWeaknessA4DenyAfterFailedAcceptance(t *testing.T) {
 	})
 	t.Run("on the hub", func(t *testing.T) {
 		const name, work = "a4-hub", "open-cluster-management:managedcluster:a4-hub:work"
-		if err := makeNamespace(t.Context(), h.hub, name); err != nil {
+		if err := framework.MakeNamespace(t.Context(), h.HubClient, name); err != nil {
 			t.Fatal(err)
 		}
-		bindings := h.hub.RbacV1().RoleBindings(name)
+		bindings := h.HubClient.RbacV1().RoleBindings(name)
 		// It is for another role, and cannot be replaced before its finalizer is gone.
-		must(bindings.Create(t.Context(), &rbacv1.RoleBinding{
+		framework.Must(bindings.Create(t.Context(), &rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: work, Finalizers: []string{"example.com/hold"}},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "open-cluster-management:managedcluster:namespaces"},
 			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: localhub.AgentGroup(name)}},
 		}, metav1.CreateOptions{}))(t)
 		h.request(t, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}})
-		agent := newRawCaller(t, must(h.Hub.UserConfig(localhub.AgentUser(name), localhub.AgentGroup(name)))(t))
+		agent := newRawCaller(t, framework.Must(h.Hub.UserConfig(localhub.AgentUser(name), localhub.AgentGroup(name)))(t))
 		if err := h.decide(t.Context(), name, true); err != nil {
 			t.Fatal(err)
 		}
 		h.says(t, name, metav1.ConditionFalse, clusterv1.ReasonError)
-		eventually(t, "the agent has some of its access", func(ctx context.Context) error {
+		framework.Eventually(t, "the agent has some of its access", func(ctx context.Context) error {
 			return answers(ctx, agent, rawRequest{method: "GET", path: leasesPath(name)}, 200)
 		})
 		h.deny(t, name)
@@ -327,16 +328,16 @@ func TestWeaknessA4DenyAfterFailedAcceptance(t *testing.T) {
 			t.Error(err)
 		}
 		for _, path := range []string{leasesPath(name), "/apis/rbac.open-cluster-management.io/v1alpha1/namespaces/" + name + "/clusternamespaces", worksPath(name)} {
-			eventually(t, "the agent may not read "+path, func(ctx context.Context) error {
+			framework.Eventually(t, "the agent may not read "+path, func(ctx context.Context) error {
 				return answers(ctx, agent, rawRequest{method: "GET", path: path}, 403)
 			})
 		}
-		held := must(bindings.Get(t.Context(), work, metav1.GetOptions{}))(t)
+		held := framework.Must(bindings.Get(t.Context(), work, metav1.GetOptions{}))(t)
 		if len(held.Subjects) > 0 {
 			t.Errorf("the binding that is held grants something to %v", held.Subjects)
 		}
 		held.Finalizers = nil
-		must(bindings.Update(t.Context(), held, metav1.UpdateOptions{}))(t)
+		framework.Must(bindings.Update(t.Context(), held, metav1.UpdateOptions{}))(t)
 	})
 }
 
@@ -377,14 +378,14 @@ func TestWeaknessA5DenyWhileThereAreWorks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			config, desired := joined(t, name)
-			agent, raw := must(versioned.NewForConfig(config))(t).WorkV1().ManifestWorks(name), newRawCaller(t, config)
-			work := configMapWork("a5")
+			agent, raw := framework.Must(versioned.NewForConfig(config))(t).WorkV1().ManifestWorks(name), newRawCaller(t, config)
+			work := framework.ConfigMapWork("a5")
 			work.Namespace = name
-			must(h.ocm.WorkV1().ManifestWorks(name).Create(t.Context(), work, metav1.CreateOptions{}))(t)
-			work = must(agent.Get(t.Context(), "a5", metav1.GetOptions{}))(t)
+			framework.Must(h.OCM.WorkV1().ManifestWorks(name).Create(t.Context(), work, metav1.CreateOptions{}))(t)
+			work = framework.Must(agent.Get(t.Context(), "a5", metav1.GetOptions{}))(t)
 			work.Finalizers = []string{workv1.ManifestWorkFinalizer}
-			must(agent.Update(t.Context(), work, metav1.UpdateOptions{}))(t)
-			watching := must(agent.Watch(t.Context(), metav1.ListOptions{}))(t)
+			framework.Must(agent.Update(t.Context(), work, metav1.UpdateOptions{}))(t)
+			watching := framework.Must(agent.Watch(t.Context(), metav1.ListOptions{}))(t)
 			defer watching.Stop()
 			h.aws.ResetCalls()
 
@@ -409,8 +410,8 @@ func TestWeaknessA5DenyWhileThereAreWorks(t *testing.T) {
 			if code, text := raw.must(t, rawRequest{method: "GET", path: clustersPath + "/" + name}); code != 200 || !strings.Contains(text, clusterv1.ReasonHubClusterAdminDenied) {
 				t.Errorf("the agent cannot see that it is denied: %d %s", code, text)
 			}
-			must(h.ocm.WorkV1().ManifestWorks(name).Patch(t.Context(), "a5", types.MergePatchType, annotate(map[string]string{"edited": "after the denial"}), metav1.PatchOptions{}))(t)
-			end := time.After(patience)
+			framework.Must(h.OCM.WorkV1().ManifestWorks(name).Patch(t.Context(), "a5", types.MergePatchType, annotate(map[string]string{"edited": "after the denial"}), metav1.PatchOptions{}))(t)
+			end := time.After(framework.Patience)
 			for open := true; open; {
 				select {
 				case event, more := <-watching.ResultChan():
@@ -424,7 +425,7 @@ func TestWeaknessA5DenyWhileThereAreWorks(t *testing.T) {
 				}
 			}
 			for _, path := range []string{leasesPath(name), "/apis/certificates.k8s.io/v1/certificatesigningrequests"} {
-				eventually(t, "the agent may not read "+path, func(ctx context.Context) error {
+				framework.Eventually(t, "the agent may not read "+path, func(ctx context.Context) error {
 					return answers(ctx, raw, rawRequest{method: "GET", path: path}, 403)
 				})
 			}
@@ -440,7 +441,7 @@ func TestWeaknessA5DenyWhileThereAreWorks(t *testing.T) {
 					t.Error("the role is left")
 				}
 			}
-			work = must(h.ocm.WorkV1().ManifestWorks(name).Get(t.Context(), "a5", metav1.GetOptions{}))(t)
+			work = framework.Must(h.OCM.WorkV1().ManifestWorks(name).Get(t.Context(), "a5", metav1.GetOptions{}))(t)
 			if !slices.Equal(work.Finalizers, []string{workv1.ManifestWorkFinalizer}) || work.DeletionTimestamp != nil {
 				t.Errorf("the work did not stay as it was: %+v", work.ObjectMeta)
 			}
@@ -451,7 +452,7 @@ func TestWeaknessA5DenyWhileThereAreWorks(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			eventually(t, "the agent sees its work again", func(ctx context.Context) error {
+			framework.Eventually(t, "the agent sees its work again", func(ctx context.Context) error {
 				seen, err := agent.Get(ctx, "a5", metav1.GetOptions{})
 				if err == nil && seen.Annotations["edited"] == "" {
 					err = errors.New("not as it was edited")
@@ -472,11 +473,11 @@ func TestWeaknessA6OneAcceptanceIsOnePlan(t *testing.T) {
 		t.Errorf("the acceptance took %v", calls)
 	}
 	h.aws.ResetCalls()
-	own := must(versioned.NewForConfig(h.entryConfig(t, desired)))(t).ClusterV1().ManagedClusters()
+	own := framework.Must(versioned.NewForConfig(h.entryConfig(t, desired)))(t).ClusterV1().ManagedClusters()
 	for i := range 25 {
 		changes := annotate(map[string]string{"touched": fmt.Sprint(i), registration.RoleSuffixAnnotation: fmt.Sprint(i)})
-		must(own.Patch(t.Context(), "a6", types.MergePatchType, changes, metav1.PatchOptions{}))(t)
-		must(own.Patch(t.Context(), "a6", types.MergePatchType, fmt.Appendf(nil, `{"status":{"version":{"kubernetes":"v1.%d.0"}}}`, i), metav1.PatchOptions{}, "status"))(t)
+		framework.Must(own.Patch(t.Context(), "a6", types.MergePatchType, changes, metav1.PatchOptions{}))(t)
+		framework.Must(own.Patch(t.Context(), "a6", types.MergePatchType, fmt.Appendf(nil, `{"status":{"version":{"kubernetes":"v1.%d.0"}}}`, i), metav1.PatchOptions{}, "status"))(t)
 	}
 	// One that comes after all these events shows that the server has seen them.
 	h.joinEKS(t, "a6-next")
@@ -489,7 +490,7 @@ func TestWeaknessA6OneAcceptanceIsOnePlan(t *testing.T) {
 // trusts somebody else: when the cluster is accepted, and when they are changed later.
 func TestWeaknessA7WrongGroupsAreCorrected(t *testing.T) {
 	h := members(t)
-	key := must(h.aws.AddUser(faultsHubAccount, "administrator", fakeaws.AdminPolicy))(t)
+	key := framework.Must(h.aws.AddUser(faultsHubAccount, "administrator", fakeaws.AdminPolicy))(t)
 	config := aws.Config{
 		Region: faultsRegion, BaseEndpoint: aws.String(h.aws.URL()),
 		Credentials: credentials.NewStaticCredentialsProvider(key.ID, key.Secret, key.SessionToken),
@@ -498,8 +499,8 @@ func TestWeaknessA7WrongGroupsAreCorrected(t *testing.T) {
 	anybody := aws.String(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"*"},"Action":"sts:AssumeRole"}]}`)
 	desired := h.desired("a7", "a7")
 	h.request(t, claiming(desired))
-	must(roles.CreateRole(t.Context(), &iam.CreateRoleInput{RoleName: aws.String(desired.HubRoleName()), AssumeRolePolicyDocument: anybody}))(t)
-	must(entries.CreateAccessEntry(t.Context(), &eks.CreateAccessEntryInput{
+	framework.Must(roles.CreateRole(t.Context(), &iam.CreateRoleInput{RoleName: aws.String(desired.HubRoleName()), AssumeRolePolicyDocument: anybody}))(t)
+	framework.Must(entries.CreateAccessEntry(t.Context(), &eks.CreateAccessEntryInput{
 		ClusterName: aws.String(h.arn.ClusterName), PrincipalArn: aws.String(desired.HubRoleARN()),
 		Username: aws.String("administrator"), KubernetesGroups: []string{"open-cluster-management:another", "administrators"},
 	}))(t)
@@ -508,11 +509,11 @@ func TestWeaknessA7WrongGroupsAreCorrected(t *testing.T) {
 		t.Errorf("accepted: %v", err)
 	}
 
-	must(entries.UpdateAccessEntry(t.Context(), &eks.UpdateAccessEntryInput{
+	framework.Must(entries.UpdateAccessEntry(t.Context(), &eks.UpdateAccessEntryInput{
 		ClusterName: aws.String(h.arn.ClusterName), PrincipalArn: aws.String(desired.HubRoleARN()),
 		KubernetesGroups: append(desired.Groups(), "administrators"),
 	}))(t)
-	must(roles.UpdateAssumeRolePolicy(t.Context(), &iam.UpdateAssumeRolePolicyInput{RoleName: aws.String(desired.HubRoleName()), PolicyDocument: anybody}))(t)
+	framework.Must(roles.UpdateAssumeRolePolicy(t.Context(), &iam.UpdateAssumeRolePolicyInput{RoleName: aws.String(desired.HubRoleName()), PolicyDocument: anybody}))(t)
 	if h.inAWS(desired) == nil {
 		t.Fatal("nothing is wrong")
 	}
@@ -523,7 +524,7 @@ func TestWeaknessA7WrongGroupsAreCorrected(t *testing.T) {
 	if err := h.Server.Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "AWS is as it should be", func(context.Context) error { return h.inAWS(desired) })
+	framework.Eventually(t, "AWS is as it should be", func(context.Context) error { return h.inAWS(desired) })
 	if err := h.hubAccepts(t.Context(), "a7"); err != nil {
 		t.Error(err)
 	}

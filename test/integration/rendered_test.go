@@ -16,9 +16,10 @@ import (
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
-const renderedPath = "/apis/rbac.open-cluster-management.io/v1alpha1/namespaces/" + cluster1 + "/clusterpermissions/%s/rendered"
+const renderedPath = "/apis/rbac.open-cluster-management.io/v1alpha1/namespaces/" + framework.Cluster1 + "/clusterpermissions/%s/rendered"
 
 // rendered reads what a stored ClusterPermission renders to.
 func rendered(t *testing.T, client *versioned.Clientset, name string) (*workv1.ManifestWork, error) {
@@ -43,7 +44,7 @@ func answer(t *testing.T, request *rest.Request, name string) (*workv1.ManifestW
 func sameSpec(t *testing.T, what string, got, want *workv1.ManifestWork) {
 	t.Helper()
 	if !equality.Semantic.DeepEqual(got.Spec, want.Spec) {
-		t.Errorf("%s is\n%s\nnot\n%s", what, must(yaml.Marshal(got.Spec))(t), must(yaml.Marshal(want.Spec))(t))
+		t.Errorf("%s is\n%s\nnot\n%s", what, framework.Must(yaml.Marshal(got.Spec))(t), framework.Must(yaml.Marshal(want.Spec))(t))
 	}
 	if len(got.Spec.Workload.Manifests) == 0 {
 		t.Errorf("%s has no manifests", what)
@@ -54,41 +55,41 @@ func sameSpec(t *testing.T, what string, got, want *workv1.ManifestWork) {
 func TestRenderedIsWhatIsDelivered(t *testing.T) {
 	f := shared(t)
 	const name = "rendered"
-	create(t, f.ocm, permission(name))
-	cp := f.applied(t, name)
-	work := must(f.work(t.Context(), cp))(t)
-	got := must(rendered(t, f.ocm, name))(t)
+	framework.CreatePermission(t, f.OCM, framework.Permission(name))
+	cp := f.Applied(t, name)
+	work := framework.Must(f.GetWork(t.Context(), cp))(t)
+	got := framework.Must(rendered(t, f.OCM, name))(t)
 	sameSpec(t, "what is rendered", got, work)
 	if got.Name != work.Name || got.Namespace != work.Namespace || !metav1.IsControlledBy(got, cp) {
 		t.Errorf("the work is %s/%s of %v, not %s/%s", got.Namespace, got.Name, got.OwnerReferences, work.Namespace, work.Name)
 	}
-	again := must(propose(t, f.ocm, name, manifest(t, cp)))(t)
+	again := framework.Must(propose(t, f.OCM, name, manifest(t, cp)))(t)
 	sameSpec(t, "the proposal of what is stored", again, work)
 	if again.Name != work.Name {
 		t.Errorf("the proposal of what is stored is called %s, not %s", again.Name, work.Name)
 	}
-	out, err := f.kubectl(t, "", "get", "--raw", fmt.Sprintf(renderedPath, name))
+	out, err := f.Kubectl(t, "", "get", "--raw", fmt.Sprintf(renderedPath, name))
 	if err != nil || !strings.Contains(out, `"kind":"ManifestWork"`) {
 		t.Errorf("kubectl get --raw: %v\n%s", err, out)
 	}
 
 	// A proposed change shows what it would change, and changes nothing.
-	cp.Spec.ClusterRoleBinding.Subject = user("proposed-for")
-	changed := must(propose(t, f.ocm, name, manifest(t, cp)))(t)
-	if text := string(must(yaml.Marshal(changed.Spec))(t)); !strings.Contains(text, "proposed-for") {
+	cp.Spec.ClusterRoleBinding.Subject = framework.UserSubject("proposed-for")
+	changed := framework.Must(propose(t, f.OCM, name, manifest(t, cp)))(t)
+	if text := string(framework.Must(yaml.Marshal(changed.Spec))(t)); !strings.Contains(text, "proposed-for") {
 		t.Errorf("the proposed change is not rendered:\n%s", text)
 	}
-	sameSpec(t, "what is stored", must(rendered(t, f.ocm, name))(t), work)
+	sameSpec(t, "what is stored", framework.Must(rendered(t, f.OCM, name))(t), work)
 }
 
 // stored lists all that a proposal could leave behind, with its versions.
 func (f *fleet) stored(t *testing.T) []string {
 	t.Helper()
 	var all []string
-	for _, cp := range must(f.ocm.RbacV1alpha1().ClusterPermissions("").List(t.Context(), metav1.ListOptions{}))(t).Items {
+	for _, cp := range framework.Must(f.OCM.RbacV1alpha1().ClusterPermissions("").List(t.Context(), metav1.ListOptions{}))(t).Items {
 		all = append(all, fmt.Sprint("ClusterPermission ", cp.Namespace, "/", cp.Name, " ", cp.Generation, cp.UID))
 	}
-	for _, work := range must(f.ocm.WorkV1().ManifestWorks("").List(t.Context(), metav1.ListOptions{}))(t).Items {
+	for _, work := range framework.Must(f.OCM.WorkV1().ManifestWorks("").List(t.Context(), metav1.ListOptions{}))(t).Items {
 		all = append(all, fmt.Sprint("ManifestWork ", work.Namespace, "/", work.Name, " ", work.Generation, work.UID))
 	}
 	return all
@@ -98,12 +99,12 @@ func (f *fleet) stored(t *testing.T) []string {
 func TestProposalsOfKubectl(t *testing.T) {
 	f := shared(t)
 	const name = "proposed"
-	alice := newCaller(t, f.Hub, "alice-proposes").isAdmin(t)
-	inJSON := manifest(t, permission(name))
-	inYAML := string(must(yaml.JSONToYAML([]byte(inJSON)))(t))
+	alice := framework.NewCaller(t, f.Hub, "alice-proposes").IsAdmin(t)
+	inJSON := manifest(t, framework.Permission(name))
+	inYAML := string(framework.Must(yaml.JSONToYAML([]byte(inJSON)))(t))
 	before := f.stored(t)
 	for title, content := range map[string]string{"JSON": inJSON, "YAML": inYAML} {
-		out, err := alice.kubectl(t, content, "create", "--raw", fmt.Sprintf(renderedPath, name), "-f", "-")
+		out, err := alice.Kubectl(t, content, "create", "--raw", fmt.Sprintf(renderedPath, name), "-f", "-")
 		if err != nil {
 			t.Errorf("%s: %v\n%s", title, err, out)
 			continue
@@ -117,7 +118,7 @@ func TestProposalsOfKubectl(t *testing.T) {
 		if err := yaml.Unmarshal([]byte(out[start:end+1]), work); err != nil {
 			t.Fatalf("%s: %v\n%s", title, err, out)
 		}
-		if work.Kind != "ManifestWork" || work.Namespace != cluster1 || len(work.Spec.Workload.Manifests) != 4 {
+		if work.Kind != "ManifestWork" || work.Namespace != framework.Cluster1 || len(work.Spec.Workload.Manifests) != 4 {
 			t.Errorf("%s renders to %s", title, out)
 		}
 	}
@@ -130,18 +131,18 @@ func TestProposalsOfKubectl(t *testing.T) {
 	f.notDelivered(t, name)
 
 	// What the rendering showed is what arrives.
-	work := must(propose(t, f.ocm, name, inJSON))(t)
-	cp := create(t, f.ocm, permission(name))
-	f.applied(t, name)
-	sameSpec(t, "the proposal", work, must(f.work(t.Context(), cp))(t))
+	work := framework.Must(propose(t, f.OCM, name, inJSON))(t)
+	cp := framework.CreatePermission(t, f.OCM, framework.Permission(name))
+	f.Applied(t, name)
+	sameSpec(t, "the proposal", work, framework.Must(f.GetWork(t.Context(), cp))(t))
 }
 
 // A proposal is judged as a write of it would be.
 func TestBadProposals(t *testing.T) {
 	f := shared(t)
 	const name = "bad-proposal"
-	good := manifest(t, permission(name))
-	invalid := permission(name)
+	good := manifest(t, framework.Permission(name))
+	invalid := framework.Permission(name)
 	(*invalid.Spec.Roles)[0].NamespaceSelector = &metav1.LabelSelector{}
 	for title, test := range map[string]struct {
 		url, body string
@@ -159,7 +160,7 @@ func TestBadProposals(t *testing.T) {
 		"invalid":       {body: manifest(t, invalid), refused: apierrors.IsInvalid, want: "spec.roles[0].namespaceSelector"},
 		"another name":  {url: "other-proposal", body: good, refused: apierrors.IsInvalid, want: "metadata.name"},
 		"another namespace": {
-			body: strings.Replace(good, `"namespace":"`+cluster1+`"`, `"namespace":"default"`, 1), refused: apierrors.IsInvalid, want: "metadata.namespace",
+			body: strings.Replace(good, `"namespace":"`+framework.Cluster1+`"`, `"namespace":"default"`, 1), refused: apierrors.IsInvalid, want: "metadata.namespace",
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
@@ -167,17 +168,17 @@ func TestBadProposals(t *testing.T) {
 			if url == "" {
 				url = name
 			}
-			_, err := propose(t, f.ocm, url, test.body)
+			_, err := propose(t, f.OCM, url, test.body)
 			if !test.refused(err) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, not a refusal for %s", err, test.want)
 			}
 		})
 	}
-	if _, err := propose(t, f.ocm, name, "# a comment\n---\n"+good+"\n---\n# the end\n"); err != nil {
+	if _, err := propose(t, f.OCM, name, "# a comment\n---\n"+good+"\n---\n# the end\n"); err != nil {
 		t.Errorf("one document among comments: %v", err)
 	}
-	bare := strings.Replace(strings.Replace(good, `"namespace":"`+cluster1+`",`, "", 1), `"name":"`+name+`",`, "", 1)
-	if work, err := propose(t, f.ocm, name, bare); err != nil || work.Namespace != cluster1 || !strings.HasPrefix(work.Name, name+"-") {
+	bare := strings.Replace(strings.Replace(good, `"namespace":"`+framework.Cluster1+`",`, "", 1), `"name":"`+name+`",`, "", 1)
+	if work, err := propose(t, f.OCM, name, bare); err != nil || work.Namespace != framework.Cluster1 || !strings.HasPrefix(work.Name, name+"-") {
 		t.Errorf("neither name nor namespace: %s/%s, %v", work.Namespace, work.Name, err)
 	}
 }
@@ -187,54 +188,54 @@ func TestBadProposals(t *testing.T) {
 func TestWhoMayRender(t *testing.T) {
 	f := shared(t)
 	const name, role = "rendered-for", "integration-rendered-role"
-	f.hubRole(t, role, readPods...)
-	create(t, f.ocm, permission(name))
-	body := manifest(t, permission("rendered-proposal"))
+	f.hubRole(t, role, framework.ReadPods...)
+	framework.CreatePermission(t, f.OCM, framework.Permission(name))
+	body := manifest(t, framework.Permission("rendered-proposal"))
 
-	viewer := newCaller(t, f.Hub, "viewer-renders").is(t, "view", "get", "clusterpermissions/rendered")
-	if _, err := rendered(t, viewer.ocm, name); err != nil {
+	viewer := framework.NewCaller(t, f.Hub, "viewer-renders").Is(t, "view", "get", "clusterpermissions/rendered")
+	if _, err := rendered(t, viewer.OCM, name); err != nil {
 		t.Errorf("view gets: %v", err)
 	}
-	if _, err := propose(t, viewer.ocm, "rendered-proposal", body); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "clusterpermissions/rendered") {
+	if _, err := propose(t, viewer.OCM, "rendered-proposal", body); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "clusterpermissions/rendered") {
 		t.Errorf("view proposes: got %v, not 403", err)
 	}
-	stranger := newCaller(t, f.Hub, "stranger-renders")
-	stranger.may(t, cluster1, mayGrant("get", "create"))
-	if _, err := rendered(t, stranger.ocm, name); !apierrors.IsForbidden(err) {
+	stranger := framework.NewCaller(t, f.Hub, "stranger-renders")
+	stranger.May(t, framework.Cluster1, mayGrant("get", "create"))
+	if _, err := rendered(t, stranger.OCM, name); !apierrors.IsForbidden(err) {
 		t.Errorf("who may not get clusterpermissions/rendered: got %v, not 403", err)
 	}
 
-	admin := newCaller(t, f.Hub, "admin-renders").isAdmin(t)
-	if _, err := propose(t, admin.ocm, "rendered-proposal", body); err != nil {
+	admin := framework.NewCaller(t, f.Hub, "admin-renders").IsAdmin(t)
+	if _, err := propose(t, admin.OCM, "rendered-proposal", body); err != nil {
 		t.Errorf("admin proposes: %v", err)
 	}
-	texts := admin.warnings.take()
+	texts := admin.Warnings.Take()
 	for _, path := range []string{"spec.clusterRole (", "spec.roles[0] (", "spec.clusterRoleBinding (", "spec.roleBindings[0] ("} {
 		if !slices.ContainsFunc(texts, func(text string) bool { return strings.HasPrefix(text, path) && strings.Contains(text, ": takes ") }) {
 			t.Errorf("admin is not warned that it may not grant %s...), but: %q", path, texts)
 		}
 	}
-	granter := newCaller(t, f.Hub, "granter-renders").isAdmin(t).isGranter(t)
-	if _, err := propose(t, granter.ocm, "rendered-proposal", body); err != nil {
+	granter := framework.NewCaller(t, f.Hub, "granter-renders").IsAdmin(t).IsGranter(t)
+	if _, err := propose(t, granter.OCM, "rendered-proposal", body); err != nil {
 		t.Errorf("who may grant proposes: %v", err)
 	}
-	if texts := granter.warnings.take(); len(texts) > 0 {
+	if texts := granter.Warnings.Take(); len(texts) > 0 {
 		t.Errorf("who may grant is warned of %q", texts)
 	}
-	create(t, f.ocm, refersTo("rendered-refers", role))
-	if _, err := rendered(t, viewer.ocm, "rendered-refers"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), role) || strings.Contains(err.Error(), "pods") {
+	framework.CreatePermission(t, f.OCM, refersTo("rendered-refers", role))
+	if _, err := rendered(t, viewer.OCM, "rendered-refers"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), role) || strings.Contains(err.Error(), "pods") {
 		t.Errorf("view gets what shows a role that it may not get: got %v, not 403", err)
 	}
-	if _, err := rendered(t, f.ocm, "rendered-refers"); err != nil {
+	if _, err := rendered(t, f.OCM, "rendered-refers"); err != nil {
 		t.Errorf("who may get the role: %v", err)
 	}
-	for _, c := range []*caller{admin, granter} {
-		_, err := propose(t, c.ocm, "rendered-ref", manifest(t, refersTo("rendered-ref", role)))
+	for _, c := range []*framework.Caller{admin, granter} {
+		_, err := propose(t, c.OCM, "rendered-ref", manifest(t, refersTo("rendered-ref", role)))
 		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), role) || strings.Contains(err.Error(), "pods") {
-			t.Errorf("%s refers to a role that it may not get: got %v, not 403", c.name, err)
+			t.Errorf("%s refers to a role that it may not get: got %v, not 403", c.Name, err)
 		}
 	}
-	if work, err := propose(t, f.ocm, "rendered-ref", manifest(t, refersTo("rendered-ref", role))); err != nil || len(work.Spec.Workload.Manifests) != 1 {
+	if work, err := propose(t, f.OCM, "rendered-ref", manifest(t, refersTo("rendered-ref", role))); err != nil || len(work.Spec.Workload.Manifests) != 1 {
 		t.Errorf("who may get the role: %v, %v", work.Spec.Workload.Manifests, err)
 	}
 }
@@ -242,25 +243,25 @@ func TestWhoMayRender(t *testing.T) {
 // Where there is nothing to show, it is said what there is not.
 func TestNothingToRender(t *testing.T) {
 	f := shared(t)
-	_, err := rendered(t, f.ocm, "rendered-never")
+	_, err := rendered(t, f.OCM, "rendered-never")
 	if !apierrors.IsNotFound(err) || !strings.Contains(err.Error(), `clusterpermissions.rbac.open-cluster-management.io "rendered-never" not found`) {
 		t.Errorf("no such ClusterPermission: got %v, not 404", err)
 	}
 	const name = "rendered-nothing"
-	cp := permission(name)
+	cp := framework.Permission(name)
 	cp.Spec = rbacv1alpha1.ClusterPermissionSpec{ClusterRoleBinding: &rbacv1alpha1.ClusterRoleBinding{
 		RoleRef: &rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
 		Subject: &rbacv1.Subject{APIGroup: rbacv1alpha1.ManagedServiceAccountGroup, Kind: rbacv1alpha1.ManagedServiceAccountKind, Name: "rendered-no-account"},
 	}}
-	_, err = propose(t, f.ocm, name, manifest(t, cp))
+	_, err = propose(t, f.OCM, name, manifest(t, cp))
 	nothing := func(err error) bool {
 		return apierrors.IsNotFound(err) && strings.Contains(err.Error(), fmt.Sprintf("nothing of ClusterPermission %q can be delivered", name))
 	}
 	if !nothing(err) {
 		t.Errorf("a proposal of nothing: got %v, not 404", err)
 	}
-	create(t, f.ocm, cp)
-	if _, err := rendered(t, f.ocm, name); !nothing(err) {
+	framework.CreatePermission(t, f.OCM, cp)
+	if _, err := rendered(t, f.OCM, name); !nothing(err) {
 		t.Errorf("nothing to deliver: got %v, not 404", err)
 	}
 }

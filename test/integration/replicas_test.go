@@ -15,11 +15,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
-	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/pkg/search/postgres/postgrestest"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -34,14 +34,14 @@ type replicas struct {
 
 func startReplicas(t *testing.T) *replicas {
 	t.Helper()
-	dir := ownDir(t)
-	hub := must(localhub.NewCluster(localhub.ClusterOptions{Name: "hub", Dir: filepath.Join(dir, "hub"), NoFsync: true}))(t)
-	stopLater(t, hub.Stop)
+	dir := framework.OwnDir(t)
+	hub := framework.Must(localhub.NewCluster(localhub.ClusterOptions{Name: "hub", Dir: filepath.Join(dir, "hub"), NoFsync: true}))(t)
+	framework.StopLater(t, hub.Stop)
 	if err := hub.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	etcd := must(localhub.NewEtcd("etcd", filepath.Join(dir, "etcd"), localhub.BinDir(), filepath.Join(dir, "etcd.log"), false))(t)
-	stopLater(t, etcd.Stop)
+	etcd := framework.Must(localhub.NewEtcd("etcd", filepath.Join(dir, "etcd"), localhub.BinDir(), filepath.Join(dir, "etcd.log"), false))(t)
+	framework.StopLater(t, etcd.Stop)
 	if err := etcd.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -49,9 +49,9 @@ func startReplicas(t *testing.T) *replicas {
 	if err := os.WriteFile(database, []byte(postgrestest.Start(t)+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := &replicas{fleet: &fleet{Fleet: &localhub.Fleet{Hub: hub}}, etcd: etcd}
+	r := &replicas{fleet: &fleet{&framework.Fleet{Fleet: &localhub.Fleet{Hub: hub}}}, etcd: etcd}
 	for _, name := range []string{"replica-a", "replica-b"} {
-		server := must(localhub.NewAPIServer(localhub.APIServerOptions{
+		server := framework.Must(localhub.NewAPIServer(localhub.APIServerOptions{
 			Hub: hub, Name: name, Dir: filepath.Join(dir, name), PKIDir: filepath.Join(dir, "pki"), LogDir: dir,
 			EtcdServers: []string{etcd.Endpoint},
 			Args: []string{
@@ -60,20 +60,20 @@ func startReplicas(t *testing.T) *replicas {
 				"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms",
 			},
 		}))(t)
-		stopLater(t, server.Stop)
+		framework.StopLater(t, server.Stop)
 		if err := server.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		config, err := server.UserConfig("admin", "system:masters")
-		r.servers, r.clients = append(r.servers, server), append(r.clients, ocmClient(t, config, err))
+		r.servers, r.clients = append(r.servers, server), append(r.clients, framework.OCMClient(t, config, err))
 	}
 	if err := r.servers[0].Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.connect(t.Context()); err != nil {
+	if err := r.Connect(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := localhub.JoinCluster(t.Context(), hub, cluster1); err != nil {
+	if err := localhub.JoinCluster(t.Context(), hub, framework.Cluster1); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -92,46 +92,34 @@ func TestReplicas(t *testing.T) {
 func (r *replicas) shareTruth(t *testing.T) {
 	for i, client := range r.clients {
 		other := r.clients[1-i]
-		cp := create(t, client, permission(fmt.Sprintf("shared-%d", i)))
-		if found, err := other.RbacV1alpha1().ClusterPermissions(cluster1).Get(t.Context(), cp.Name, metav1.GetOptions{}); err != nil || found.UID != cp.UID {
+		cp := framework.CreatePermission(t, client, framework.Permission(fmt.Sprintf("shared-%d", i)))
+		if found, err := other.RbacV1alpha1().ClusterPermissions(framework.Cluster1).Get(t.Context(), cp.Name, metav1.GetOptions{}); err != nil || found.UID != cp.UID {
 			t.Errorf("the other replica has %v, %v", found, err)
 		}
-		reportedBy(t, client, cp.Name)
+		framework.AwaitWorkCreated(t, client, cp.Name)
 	}
-}
-
-// reportedBy waits until a controller has reported that there is a work.
-func reportedBy(t *testing.T, client versioned.Interface, name string) {
-	t.Helper()
-	eventually(t, "a controller reports on "+name, func(ctx context.Context) error {
-		cp, err := client.RbacV1alpha1().ClusterPermissions(cluster1).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		return hasCondition(cp, rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionTrue)
-	})
 }
 
 // shareSearch reports to one, and searches and watches with both.
 func (r *replicas) shareSearch(t *testing.T) {
-	reporting := r.reporterFor(t, cluster1)
+	reporting := r.reporterFor(t, framework.Cluster1)
 	var agents []*versioned.Clientset
 	for _, server := range r.servers {
-		config, err := server.UserConfig(localhub.AgentUser(cluster1), localhub.AgentGroup(cluster1))
-		agents = append(agents, ocmClient(t, config, err))
+		config, err := server.UserConfig(localhub.AgentUser(framework.Cluster1), localhub.AgentGroup(framework.Cluster1))
+		agents = append(agents, framework.OCMClient(t, config, err))
 	}
 	resources, edges := reporting.shop()
 	full := inventory.Sync{AddResources: resources, AddEdges: edges}
-	if got := must(postReport(t.Context(), agents[0], syncPath(cluster1), true, full))(t); got.TotalResources != len(resources) || got.TotalEdges != len(edges) {
+	if got := framework.Must(postReport(t.Context(), agents[0], syncPath(framework.Cluster1), true, full))(t); got.TotalResources != len(resources) || got.TotalEdges != len(edges) {
 		t.Fatalf("the answer is %+v", got)
 	}
 	pods := []string{"pod.payments.web-1-a", "pod.payments.web-1-b", "pod.default.job-x", "pod.default.bare"}
 	for i, client := range r.clients {
 		finds(t, client, "kind:Pod", pods...)
-		list := must(client.SearchV1alpha1().FleetResources(cluster1).List(t.Context(), metav1.ListOptions{FieldSelector: "kind=Pod"}))(t)
-		watching := must(client.SearchV1alpha1().FleetResources(cluster1).Watch(t.Context(), metav1.ListOptions{FieldSelector: "kind=Pod", ResourceVersion: list.ResourceVersion}))(t)
+		list := framework.Must(client.SearchV1alpha1().FleetResources(framework.Cluster1).List(t.Context(), metav1.ListOptions{FieldSelector: "kind=Pod"}))(t)
+		watching := framework.Must(client.SearchV1alpha1().FleetResources(framework.Cluster1).Watch(t.Context(), metav1.ListOptions{FieldSelector: "kind=Pod", ResourceVersion: list.ResourceVersion}))(t)
 		name := fmt.Sprintf("to-the-other-%d", i)
-		must(postReport(t.Context(), agents[1-i], syncPath(cluster1), false, inventory.Sync{AddResources: []inventory.Resource{reporting.resource("Pod", "default", name, nil)}}))(t)
+		framework.Must(postReport(t.Context(), agents[1-i], syncPath(framework.Cluster1), false, inventory.Sync{AddResources: []inventory.Resource{reporting.resource("Pod", "default", name, nil)}}))(t)
 		pods = append(pods, uidOf("Pod", "default", name))
 		wantEvent(t, watching, watch.Added, uidOf("Pod", "default", name))
 		watching.Stop()
@@ -140,13 +128,13 @@ func (r *replicas) shareSearch(t *testing.T) {
 	// Where one has been, the other goes on.
 	request := textQuery("kind:Pod")
 	request.OrderBy, request.Limit = []string{"name"}, ptr.To[int32](4)
-	first := must(search(t.Context(), r.clients[0], request))(t)
+	first := framework.Must(search(t.Context(), r.clients[0], request))(t)
 	request.Continue = first.Continue
-	second := must(search(t.Context(), r.clients[1], request))(t)
+	second := framework.Must(search(t.Context(), r.clients[1], request))(t)
 	if got := append(first.Items, second.Items...); len(got) != len(pods) || int(second.Count) != len(pods) {
 		t.Errorf("%d of %d are on two pages of two replicas", len(got), len(pods))
 	}
-	if state := must(r.clients[1].SearchV1alpha1().Inventories(cluster1).Get(t.Context(), cluster1, metav1.GetOptions{}))(t); state.Status.State != searchv1alpha1.InventoryReporting {
+	if state := framework.Must(r.clients[1].SearchV1alpha1().Inventories(framework.Cluster1).Get(t.Context(), framework.Cluster1, metav1.GetOptions{}))(t); state.Status.State != searchv1alpha1.InventoryReporting {
 		t.Errorf("the inventory is %+v", state.Status)
 	}
 }
@@ -160,7 +148,7 @@ func holder(ctx context.Context, hub kubernetes.Interface) (string, error) {
 }
 
 func (r *replicas) takeOver(t *testing.T) {
-	before := must(holder(t.Context(), r.hub))(t)
+	before := framework.Must(holder(t.Context(), r.HubClient))(t)
 	// Which of the two holds the lease shows when it is killed.
 	leader := -1
 	for i, server := range r.servers {
@@ -168,9 +156,9 @@ func (r *replicas) takeOver(t *testing.T) {
 			t.Fatal(err)
 		}
 		survivor := r.clients[1-i]
-		cp := create(t, survivor, permission(fmt.Sprintf("one-left-%d", i)))
-		reportedBy(t, survivor, cp.Name)
-		if now := must(holder(t.Context(), r.hub))(t); now != before {
+		cp := framework.CreatePermission(t, survivor, framework.Permission(fmt.Sprintf("one-left-%d", i)))
+		framework.AwaitWorkCreated(t, survivor, cp.Name)
+		if now := framework.Must(holder(t.Context(), r.HubClient))(t); now != before {
 			leader, before = i, now
 		}
 		if err := server.Process.Start(t.Context()); err != nil {
@@ -193,7 +181,7 @@ func (r *replicas) roll(t *testing.T) {
 		for i := 0; ctx.Err() == nil; i++ {
 			name := fmt.Sprintf("rolling-%d", i)
 			if err := r.anyOf(i, func(client versioned.Interface) error {
-				_, err := client.RbacV1alpha1().ClusterPermissions(cluster1).Create(t.Context(), permission(name), metav1.CreateOptions{})
+				_, err := client.RbacV1alpha1().ClusterPermissions(framework.Cluster1).Create(t.Context(), framework.Permission(name), metav1.CreateOptions{})
 				return err
 			}); err != nil {
 				t.Errorf("creating %s: %v", name, err)
@@ -203,7 +191,7 @@ func (r *replicas) roll(t *testing.T) {
 			acknowledged = append(acknowledged, name)
 			mu.Unlock()
 			if err := r.anyOf(i+1, func(client versioned.Interface) error {
-				_, err := client.RbacV1alpha1().ClusterPermissions(cluster1).Get(t.Context(), name, metav1.GetOptions{})
+				_, err := client.RbacV1alpha1().ClusterPermissions(framework.Cluster1).Get(t.Context(), name, metav1.GetOptions{})
 				return err
 			}); err != nil {
 				t.Errorf("reading %s: %v", name, err)
@@ -211,7 +199,7 @@ func (r *replicas) roll(t *testing.T) {
 		}
 	})
 	enough := func(n int) {
-		eventually(t, "requests are answered", func(context.Context) error {
+		framework.Eventually(t, "requests are answered", func(context.Context) error {
 			mu.Lock()
 			defer mu.Unlock()
 			if len(acknowledged) < n {
@@ -234,7 +222,7 @@ func (r *replicas) roll(t *testing.T) {
 	wg.Wait()
 	t.Logf("%d were created", len(acknowledged))
 	for _, name := range acknowledged {
-		reportedBy(t, r.clients[0], name)
+		framework.AwaitWorkCreated(t, r.clients[0], name)
 	}
 }
 

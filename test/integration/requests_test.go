@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -49,9 +50,9 @@ func watchesOfACallerAreLimited(t *testing.T, f *fleet) {
 	watching := rbacv1.PolicyRule{APIGroups: []string{"work.open-cluster-management.io"}, Resources: []string{"manifestworks"}, Verbs: []string{"list", "watch"}}
 	greedy, other := newCaller(t, f.Hub, unique("greedy")), newCaller(t, f.Hub, unique("other"))
 	for _, c := range []*caller{greedy, other} {
-		defer c.may(t, cluster1, watching)()
+		defer c.May(t, framework.Cluster1, watching)()
 	}
-	path := allWorksPath + "namespaces/" + cluster1 + "/manifestworks?watch=true&timeoutSeconds=300"
+	path := allWorksPath + "namespaces/" + framework.Cluster1 + "/manifestworks?watch=true&timeoutSeconds=300"
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
 	var last *http.Response
@@ -63,7 +64,7 @@ func watchesOfACallerAreLimited(t *testing.T, f *fleet) {
 			first = cancel
 		}
 		var err error
-		if last, err = openStream(each, greedy.config, path); err != nil {
+		if last, err = openStream(each, greedy.Config, path); err != nil {
 			t.Fatalf("watch %d: %v", i, err)
 		}
 		defer last.Body.Close()
@@ -79,7 +80,7 @@ func watchesOfACallerAreLimited(t *testing.T, f *fleet) {
 		t.Errorf("the watch over the limit has status %d, Retry-After %q and %s, want 429 that names the flag", last.StatusCode, last.Header.Get("Retry-After"), body)
 	}
 	opens := func(c *caller) error {
-		response, err := openStream(ctx, c.config, path)
+		response, err := openStream(ctx, c.Config, path)
 		if err != nil {
 			return err
 		}
@@ -92,31 +93,31 @@ func watchesOfACallerAreLimited(t *testing.T, f *fleet) {
 	if err := opens(other); err != nil {
 		t.Errorf("a watch of another caller: %v", err)
 	}
-	if _, err := greedy.ocm.WorkV1().ManifestWorks(cluster1).List(ctx, metav1.ListOptions{}); err != nil {
+	if _, err := greedy.OCM.WorkV1().ManifestWorks(framework.Cluster1).List(ctx, metav1.ListOptions{}); err != nil {
 		t.Errorf("a list of the caller with too many watches: %v", err)
 	}
 	first()
-	eventually(t, "a watch can be opened in place of one that has ended", func(context.Context) error { return opens(greedy) })
+	framework.Eventually(t, "a watch can be opened in place of one that has ended", func(context.Context) error { return opens(greedy) })
 }
 
 // TestSelectorsAreLimited sends selectors that are expensive to parse and to compare, to stored and to virtual resources.
 func TestSelectorsAreLimited(t *testing.T) { onShared(t, selectorsAreLimited) }
 
 func selectorsAreLimited(t *testing.T, f *fleet) {
-	config := must(f.Server.UserConfig("admin", "system:masters"))(t)
+	config := framework.Must(f.Server.UserConfig("admin", "system:masters"))(t)
 	values := "a+in+(" + strings.Repeat("v,", 100_000) + "v)"
 	for _, resource := range []string{allWorksPath + "manifestworks", "/apis/cluster.open-cluster-management.io/v1/managedclusters", "/apis/" + searchv1alpha1.GroupName + "/v1alpha1/fleetresources", "/apis/rbac.open-cluster-management.io/v1alpha1/clusterpermissions"} {
 		for _, query := range []string{
 			"labelSelector=" + values, "labelSelector=" + strings.Repeat("!a,", 10_000) + "b", "fieldSelector=" + strings.Repeat("metadata.name=b,", 5_000) + "metadata.name=b",
 			"continue=" + strings.Repeat("a", 500_000), "watch=true&labelSelector=" + values,
 		} {
-			response := must(openStream(t.Context(), config, resource+"?"+query))(t)
+			response := framework.Must(openStream(t.Context(), config, resource+"?"+query))(t)
 			if response.StatusCode != http.StatusBadRequest {
 				t.Errorf("%s?%.30s: status %d, want 400", resource, query, response.StatusCode)
 			}
 			_ = response.Body.Close()
 		}
-		response := must(openStream(t.Context(), config, resource+"?limit=1&labelSelector=a+in+("+strings.Repeat("v,", 999)+"v)"))(t)
+		response := framework.Must(openStream(t.Context(), config, resource+"?limit=1&labelSelector=a+in+("+strings.Repeat("v,", 999)+"v)"))(t)
 		if response.StatusCode != http.StatusOK {
 			t.Errorf("%s with a selector of 1000 values: status %d, want 200", resource, response.StatusCode)
 		}
@@ -188,7 +189,7 @@ func upgraded(ctx context.Context, config *rest.Config, path, protocol string) (
 		return nil, err
 	}
 	secured.NextProtos = []string{"http/1.1"}
-	dialer := websocket.Dialer{TLSClientConfig: secured, HandshakeTimeout: patience}
+	dialer := websocket.Dialer{TLSClientConfig: secured, HandshakeTimeout: framework.Patience}
 	header := http.Header{}
 	if protocol != "" {
 		dialer.Subprotocols = []string{protocol}
@@ -231,8 +232,8 @@ func deniedAgentsKeepNoStream(t *testing.T, f *fleet) {
 	r := f.reporter(t)
 	// The denial does not revoke this permission to search.
 	r.agent.maySearch(t)
-	direct := must(f.Server.UserConfig(localhub.AgentUser(r.name), localhub.AgentGroup(r.name)))(t)
-	all := openings(r.name, r.agent.config, direct)
+	direct := framework.Must(f.Server.UserConfig(localhub.AgentUser(r.name), localhub.AgentGroup(r.name)))(t)
+	all := openings(r.name, r.agent.Config, direct)
 	var mu sync.Mutex
 	open := map[*stream]bool{}
 	var opened, refused atomic.Int64
@@ -254,7 +255,7 @@ func deniedAgentsKeepNoStream(t *testing.T, f *fleet) {
 		})
 	}
 	for what, begin := range all {
-		eventually(t, what+" can be opened", func(context.Context) error {
+		framework.Eventually(t, what+" can be opened", func(context.Context) error {
 			s, err := begin(t.Context())
 			if err == nil {
 				follow(what, s)
@@ -283,13 +284,13 @@ func deniedAgentsKeepNoStream(t *testing.T, f *fleet) {
 			}
 		})
 	}
-	eventually(t, "more streams are opened", func(context.Context) error {
+	framework.Eventually(t, "more streams are opened", func(context.Context) error {
 		if more := opened.Load() - first; more < int64(len(all)) {
 			return fmt.Errorf("%d are opened", more)
 		}
 		return nil
 	})
-	if _, err := f.ocm.ClusterV1().ManagedClusters().Patch(t.Context(), r.name, types.MergePatchType, []byte(`{"spec":{"hubAcceptsClient":false}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := f.OCM.ClusterV1().ManagedClusters().Patch(t.Context(), r.name, types.MergePatchType, []byte(`{"spec":{"hubAcceptsClient":false}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for what, begin := range all {
@@ -300,7 +301,7 @@ func deniedAgentsKeepNoStream(t *testing.T, f *fleet) {
 	}
 	stopOpening()
 	openers.Wait()
-	eventually(t, "all streams have ended", func(context.Context) error {
+	framework.Eventually(t, "all streams have ended", func(context.Context) error {
 		mu.Lock()
 		defer mu.Unlock()
 		var left []string

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -19,9 +18,8 @@ import (
 
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
-	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
-	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -36,7 +34,7 @@ const (
 )
 
 // scaleRole is a role of the hub that some of the permissions deliver.
-var scaleRole = &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "scale-viewer"}, Rules: readPods}
+var scaleRole = &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "scale-viewer"}, Rules: framework.ReadPods}
 
 func scaleCluster(i int) string { return fmt.Sprintf("scale-%03d", i) }
 
@@ -45,12 +43,12 @@ func scaleAccount(i int) string { return fmt.Sprintf("account-%d", i%scaleAccoun
 // scalePermission is the i-th permission of a cluster. All have a role, bindings
 // and an account, some select namespaces, and some deliver a role of the hub.
 func scalePermission(cluster string, i int) *rbacv1alpha1.ClusterPermission {
-	cp := forAccount(cluster, fmt.Sprintf("permission-%d", i), scaleAccount(i))
-	cp.Spec.ClusterRole = &rbacv1alpha1.ClusterRole{Rules: readAll}
-	cp.Spec.ClusterRoleBinding = &rbacv1alpha1.ClusterRoleBinding{Subject: user("alice")}
+	cp := framework.PermissionForAccount(cluster, fmt.Sprintf("permission-%d", i), scaleAccount(i))
+	cp.Spec.ClusterRole = &rbacv1alpha1.ClusterRole{Rules: framework.ReadAll}
+	cp.Spec.ClusterRoleBinding = &rbacv1alpha1.ClusterRoleBinding{Subject: framework.UserSubject("alice")}
 	if i%3 == 0 {
 		apps := &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "app"}}
-		*cp.Spec.Roles = append(*cp.Spec.Roles, rbacv1alpha1.Role{NamespaceSelector: apps, Rules: readPods})
+		*cp.Spec.Roles = append(*cp.Spec.Roles, rbacv1alpha1.Role{NamespaceSelector: apps, Rules: framework.ReadPods})
 		*cp.Spec.RoleBindings = append(*cp.Spec.RoleBindings, rbacv1alpha1.RoleBinding{
 			NamespaceSelector: apps, RoleRef: rbacv1alpha1.RoleRef{Kind: "Role"}, Subject: (*cp.Spec.RoleBindings)[0].Subject,
 		})
@@ -67,10 +65,10 @@ func scalePermission(cluster string, i int) *rbacv1alpha1.ClusterPermission {
 func TestThousandPermissions(t *testing.T) {
 	t.Parallel()
 	a := auditedFleet(t)
-	must(a.hub.RbacV1().ClusterRoles().Create(t.Context(), scaleRole, metav1.CreateOptions{}))(t)
+	framework.Must(a.HubClient.RbacV1().ClusterRoles().Create(t.Context(), scaleRole, metav1.CreateOptions{}))(t)
 	each(t, scaleClusters, func(ctx context.Context, i int) error { return a.fill(ctx, scaleCluster(i)) })
 	a.quiet(t, scaleTotal)
-	each(t, scaleClusters, func(ctx context.Context, i int) error { return reportWorks(ctx, a.direct, scaleCluster(i)) })
+	each(t, scaleClusters, func(ctx context.Context, i int) error { return framework.ReportWorks(ctx, a.direct, scaleCluster(i)) })
 	made := a.quiet(t, scaleTotal)
 	a.allApplied(t)
 	if made.renewals == 0 || len(made.others) < scaleClusters {
@@ -124,23 +122,23 @@ func (a *auditor) fill(ctx context.Context, cluster string) error {
 // reportAccount creates an account, and reports it and its token as an agent does.
 func (a *auditor) reportAccount(ctx context.Context, cluster, name string) error {
 	accounts := a.direct.AuthenticationV1beta1().ManagedServiceAccounts(cluster)
-	created, err := accounts.Create(ctx, account(cluster, name), metav1.CreateOptions{})
+	created, err := accounts.Create(ctx, framework.NewAccount(cluster, name), metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
-	token := secretNamed(name)
+	token := framework.NewSecret(name)
 	token.Type = corev1.SecretTypeOpaque
 	token.Labels = map[string]string{authenticationv1beta1.ManagedServiceAccountLabel: "true"}
 	token.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: authenticationv1beta1.SchemeGroupVersion.String(), Kind: "ManagedServiceAccount", Name: created.Name, UID: created.UID,
 	}}
-	if token, err = a.hub.CoreV1().Secrets(cluster).Create(ctx, token, metav1.CreateOptions{}); err != nil {
+	if token, err = a.HubClient.CoreV1().Secrets(cluster).Create(ctx, token, metav1.CreateOptions{}); err != nil {
 		return err
 	}
 	now := metav1.Now()
 	status := authenticationv1beta1.ManagedServiceAccountStatus{
 		TokenSecretRef:      &authenticationv1beta1.TokenSecretReference{Name: name, LastRefreshTimestamp: now, ResourceVersion: token.ResourceVersion},
-		ServiceAccountRef:   &authenticationv1beta1.ServiceAccountReference{Namespace: accountsNamespace, Name: name},
+		ServiceAccountRef:   &authenticationv1beta1.ServiceAccountReference{Namespace: framework.AccountsNamespace, Name: name},
 		ExpirationTimestamp: &metav1.Time{Time: now.Add(authenticationv1beta1.DefaultValidity)},
 	}
 	for condition, reason := range map[string]string{
@@ -157,60 +155,20 @@ func (a *auditor) reportAccount(ctx context.Context, cluster, name string) error
 	return err
 }
 
-// reportWorks reports every work of a cluster as applied, as its agent would.
-func reportWorks(ctx context.Context, client versioned.Interface, cluster string) error {
-	works, err := client.WorkV1().ManifestWorks(cluster).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	for _, work := range works.Items {
-		if work.Status, err = appliedStatus(&work); err != nil {
-			return err
-		}
-		if _, err := client.WorkV1().ManifestWorks(cluster).UpdateStatus(ctx, &work, metav1.UpdateOptions{}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// appliedStatus is what an agent says of a work of RBAC objects that it has applied.
-func appliedStatus(work *workv1.ManifestWork) (workv1.ManifestWorkStatus, error) {
-	applied := []metav1.Condition{{
-		Type: workv1.WorkApplied, Status: metav1.ConditionTrue, Reason: workv1.ReasonAppliedManifestWorkComplete,
-		ObservedGeneration: work.Generation, LastTransitionTime: metav1.Now(),
-	}}
-	status := workv1.ManifestWorkStatus{Conditions: applied}
-	for i, manifest := range work.Spec.Workload.Manifests {
-		var object metav1.PartialObjectMetadata
-		if err := json.Unmarshal(manifest.Raw, &object); err != nil {
-			return status, err
-		}
-		status.ResourceStatus.Manifests = append(status.ResourceStatus.Manifests, workv1.ManifestCondition{
-			ResourceMeta: workv1.ManifestResourceMeta{
-				Ordinal: int32(i), Group: rbacv1.GroupName, Version: "v1", Kind: object.Kind, Resource: strings.ToLower(object.Kind) + "s",
-				Namespace: object.Namespace, Name: object.Name,
-			},
-			Conditions: applied,
-		})
-	}
-	return status, nil
-}
-
 // allApplied fails unless everything that was made is delivered and reported.
 func (a *auditor) allApplied(t *testing.T) {
 	t.Helper()
-	permissions := must(a.direct.RbacV1alpha1().ClusterPermissions(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{}))(t)
+	permissions := framework.Must(a.direct.RbacV1alpha1().ClusterPermissions(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{}))(t)
 	if len(permissions.Items) != scaleTotal {
 		t.Fatalf("there are %d ClusterPermissions", len(permissions.Items))
 	}
 	for _, cp := range permissions.Items {
 		for _, condition := range cp.Status.Conditions {
-			if err := hasCondition(&cp, condition.Type, metav1.ConditionTrue); err != nil {
+			if err := framework.HasCondition(&cp, condition.Type, metav1.ConditionTrue); err != nil {
 				t.Fatalf("%s: %v", cp.Namespace, err)
 			}
 		}
-		if err := hasCondition(&cp, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionTrue); err != nil {
+		if err := framework.HasCondition(&cp, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionTrue); err != nil {
 			t.Fatalf("%s: %v", cp.Namespace, err)
 		}
 	}
@@ -219,7 +177,7 @@ func (a *auditor) allApplied(t *testing.T) {
 // workVersions are the resource versions of all works.
 func (a *auditor) workVersions(t *testing.T) map[types.NamespacedName]string {
 	t.Helper()
-	works := must(a.direct.WorkV1().ManifestWorks(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{}))(t)
+	works := framework.Must(a.direct.WorkV1().ManifestWorks(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{}))(t)
 	out := map[types.NamespacedName]string{}
 	for _, work := range works.Items {
 		out[types.NamespacedName{Namespace: work.Namespace, Name: work.Name}] = work.ResourceVersion
@@ -230,7 +188,7 @@ func (a *auditor) workVersions(t *testing.T) map[types.NamespacedName]string {
 func (a *auditor) movesAccount(t *testing.T) {
 	cluster, name := scaleCluster(scaleClusters/2), scaleAccount(1)
 	want := map[types.NamespacedName]*rbacv1alpha1.ClusterPermission{}
-	permissions := must(a.direct.RbacV1alpha1().ClusterPermissions(cluster).List(t.Context(), metav1.ListOptions{}))(t)
+	permissions := framework.Must(a.direct.RbacV1alpha1().ClusterPermissions(cluster).List(t.Context(), metav1.ListOptions{}))(t)
 	for _, cp := range permissions.Items {
 		if slices.Contains(render.AccountNames(&cp), name) {
 			want[types.NamespacedName{Namespace: cluster, Name: render.WorkName(&cp)}] = &cp
@@ -242,9 +200,9 @@ func (a *auditor) movesAccount(t *testing.T) {
 	}
 
 	accounts := a.direct.AuthenticationV1beta1().ManagedServiceAccounts(cluster)
-	moved := must(accounts.Get(t.Context(), name, metav1.GetOptions{}))(t)
+	moved := framework.Must(accounts.Get(t.Context(), name, metav1.GetOptions{}))(t)
 	moved.Status.ServiceAccountRef.Namespace = "moved"
-	must(accounts.UpdateStatus(t.Context(), moved, metav1.UpdateOptions{}))(t)
+	framework.Must(accounts.UpdateStatus(t.Context(), moved, metav1.UpdateOptions{}))(t)
 	for _, cp := range want {
 		a.rendersAccount(t, cp, "moved")
 	}
@@ -263,13 +221,13 @@ func (a *auditor) movesAccount(t *testing.T) {
 		t.Errorf("there were %d works, and there are %d", len(before), len(after))
 	}
 	for work := range want {
-		current := must(a.direct.WorkV1().ManifestWorks(cluster).Get(t.Context(), work.Name, metav1.GetOptions{}))(t)
+		current := framework.Must(a.direct.WorkV1().ManifestWorks(cluster).Get(t.Context(), work.Name, metav1.GetOptions{}))(t)
 		if current.Generation != 2 {
 			t.Errorf("ManifestWork %s was written %d times for one change", work, current.Generation-1)
 		}
 	}
 	// As it was found: what there is is applied.
-	if err := reportWorks(t.Context(), a.direct, cluster); err != nil {
+	if err := framework.ReportWorks(t.Context(), a.direct, cluster); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -278,7 +236,7 @@ func (a *auditor) movesAccount(t *testing.T) {
 // ServiceAccount in a namespace of the managed cluster, and in no other.
 func (a *auditor) rendersAccount(t *testing.T, cp *rbacv1alpha1.ClusterPermission, namespace string) {
 	t.Helper()
-	eventually(t, "the work of "+cp.Name+" follows the account", func(ctx context.Context) error {
+	framework.Eventually(t, "the work of "+cp.Name+" follows the account", func(ctx context.Context) error {
 		work, err := a.direct.WorkV1().ManifestWorks(cp.Namespace).Get(ctx, render.WorkName(cp), metav1.GetOptions{})
 		if err != nil {
 			return err

@@ -14,6 +14,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -40,14 +41,14 @@ func TestSearchOnAHubWithAnotherAuthorizer(t *testing.T) {
 
 	both, rbacOnly := newCaller(t, f.Hub, "allowed-by-webhook"), f.searcher(t, "allowed-by-rbac")
 	for _, c := range []*caller{both, rbacOnly} {
-		c.may(t, "by-rbac", listing("", []string{"configmaps"}, "two"), listing("", []string{"secrets"}))
+		c.May(t, "by-rbac", listing("", []string{"configmaps"}, "two"), listing("", []string{"secrets"}))
 	}
 	ofRBAC := []string{"configmap.by-rbac.two", "secret.by-rbac.one", "secret.by-rbac.two"}
 	ofHub := append([]string{"pod.by-webhook.one", "pod.by-webhook.two"}, ofRBAC...)
-	finds(t, rbacOnly.ocm, "", ofRBAC...)
-	finds(t, both.ocm, "cluster:"+hub.name, ofHub...)
-	finds(t, both.ocm, "kind:Pod,Secret cluster:"+cluster.name, "pod.payments.web-1-a", "pod.payments.web-1-b", "pod.default.job-x", "pod.default.bare")
-	values := must(completed(t.Context(), both.ocm, searchv1alpha1.SearchCompletionSpec{Property: "namespace"}))(t).Values
+	finds(t, rbacOnly.OCM, "", ofRBAC...)
+	finds(t, both.OCM, "cluster:"+hub.name, ofHub...)
+	finds(t, both.OCM, "kind:Pod,Secret cluster:"+cluster.name, "pod.payments.web-1-a", "pod.payments.web-1-b", "pod.default.job-x", "pod.default.bare")
+	values := framework.Must(completed(t.Context(), both.OCM, searchv1alpha1.SearchCompletionSpec{Property: "namespace"}))(t).Values
 	if got, want := counted(values), "by-rbac:3 by-webhook:2 default:3 payments:4"; got != want {
 		t.Errorf("namespaces are %s, not %s", got, want)
 	}
@@ -67,7 +68,7 @@ func newWebhook(t *testing.T, user string) *webhook {
 	w := &webhook{user: user}
 	server := httptest.NewServer(w)
 	t.Cleanup(server.Close)
-	w.config = fileOf(t, "webhook.kubeconfig", string(must(clientcmd.Write(clientcmdapi.Config{
+	w.config = fileOf(t, "webhook.kubeconfig", string(framework.Must(clientcmd.Write(clientcmdapi.Config{
 		Clusters:       map[string]*clientcmdapi.Cluster{"webhook": {Server: server.URL}},
 		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"hub": {}},
 		Contexts:       map[string]*clientcmdapi.Context{"webhook": {Cluster: "webhook", AuthInfo: "hub"}},

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
 // slowReport is a report whose body the test writes.
@@ -31,7 +32,7 @@ func (r *reporter) slowReport(t *testing.T, full bool, head string) *slowReport 
 		// What nobody reads any more must not block.
 		_ = pipe.CloseWithError(io.ErrClosedPipe)
 	})
-	request := r.agent.ocm.SearchV1alpha1().RESTClient().Post().AbsPath(syncPath(r.name)).
+	request := r.agent.OCM.SearchV1alpha1().RESTClient().Post().AbsPath(syncPath(r.name)).
 		SetHeader("Content-Type", "application/json").Body(body).MaxRetries(0)
 	if full {
 		request.SetHeader(inventory.OverwriteHeader, "true")
@@ -58,11 +59,11 @@ func searchReportsOneAtATime(t *testing.T, f *fleet) {
 	head, tail := `{"addResources":[{"kind":"Widget","uid":"`+r.name+`/slow","resourceString":"widgets","properties":{"kind":"Widget","name":"slow"`, `}}]}`
 	slow := r.slowReport(t, false, head)
 	again := func(ctx context.Context) error {
-		return r.agent.ocm.SearchV1alpha1().RESTClient().Post().AbsPath(syncPath(r.name)).
+		return r.agent.OCM.SearchV1alpha1().RESTClient().Post().AbsPath(syncPath(r.name)).
 			SetHeader("Content-Type", "application/json").Body([]byte("{}")).MaxRetries(0).Do(ctx).Error()
 	}
 	var refused error
-	eventually(t, "a second report is refused", func(ctx context.Context) error {
+	framework.Eventually(t, "a second report is refused", func(ctx context.Context) error {
 		select {
 		case err := <-slow.answered:
 			// It met one of those below, and was refused itself. The next one gets a start.
@@ -88,9 +89,9 @@ func searchReportsOneAtATime(t *testing.T, f *fleet) {
 	if seconds, asked := apierrors.SuggestsClientDelay(refused); !asked || seconds < 1 || !strings.Contains(status.Message, "another report") {
 		t.Errorf("it does not say when to come back: %+v", status)
 	}
-	must(other.sync(t.Context(), inventory.Sync{AddResources: []inventory.Resource{other.resource("Widget", "", "quick", nil)}}))(t)
-	finds(t, f.ocm, "kind:Widget cluster:"+r.name+","+other.name, "widget.quick")
-	if result := searched(t, f.ocm, "kind:Pod cluster:"+r.name); result.Count != 4 {
+	framework.Must(other.sync(t.Context(), inventory.Sync{AddResources: []inventory.Resource{other.resource("Widget", "", "quick", nil)}}))(t)
+	finds(t, f.OCM, "kind:Widget cluster:"+r.name+","+other.name, "widget.quick")
+	if result := searched(t, f.OCM, "kind:Pod cluster:"+r.name); result.Count != 4 {
 		t.Errorf("meanwhile %d of what was reported before are found", result.Count)
 	}
 	if _, err := io.WriteString(slow.body, tail); err != nil {
@@ -102,8 +103,8 @@ func searchReportsOneAtATime(t *testing.T, f *fleet) {
 	if err := <-slow.answered; err != nil {
 		t.Fatalf("the slow report: %v", err)
 	}
-	finds(t, f.ocm, "kind:Widget cluster:"+r.name, "slow")
-	eventually(t, "the next one is taken", again)
+	finds(t, f.OCM, "kind:Widget cluster:"+r.name, "slow")
+	framework.Eventually(t, "the next one is taken", again)
 }
 
 // TestSearchReportsThatEndEarly leave what was reported before.
@@ -123,5 +124,5 @@ func searchReportsThatEndEarly(t *testing.T, f *fleet) {
 	}
 	// The cluster is free again for a report when the server has noticed.
 	r.changes(t, inventory.Sync{AddResources: []inventory.Resource{r.resource("ConfigMap", "default", "after", nil)}})
-	finds(t, f.ocm, "kind:ConfigMap,Widget cluster:"+r.name, "configmap.default.settings", "configmap.default.after")
+	finds(t, f.OCM, "kind:ConfigMap,Widget cluster:"+r.name, "configmap.default.settings", "configmap.default.after")
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
 // coldCallers is how many callers ask for the first time at once.
@@ -47,12 +48,12 @@ func searchByManyCallersAtOnce(t *testing.T, f *fleet) {
 				want[i][uidOf("ConfigMap", namespace, fmt.Sprintf("c-%d", n))] = "ConfigMap"
 			}
 		}
-		hot.may(t, namespace, listing("", []string{"configmaps"}))
+		hot.May(t, namespace, listing("", []string{"configmaps"}))
 		rule := listing("", []string{"configmaps"})
 		if i%3 == 0 {
 			rule.ResourceNames = []string{"c-0", "c-1"}
 		}
-		c.may(t, namespace, rule)
+		c.May(t, namespace, rule)
 		of := i % len(clusters)
 		c.views(t, clusters[of].name)
 		for n := range 20 * (of + 1) {
@@ -67,9 +68,9 @@ func searchByManyCallersAtOnce(t *testing.T, f *fleet) {
 	marker := hub.resource("ConfigMap", last, "marker", with{"label": with{markKey: mark}})
 	hub.forgets(t, []inventory.Resource{marker})
 	hub.changes(t, inventory.Sync{AddResources: []inventory.Resource{marker}})
-	hot.may(t, last, listing("", []string{"configmaps"}))
+	hot.May(t, last, listing("", []string{"configmaps"}))
 	ofHot[uidOf("ConfigMap", last, "marker")] = "ConfigMap"
-	eventually(t, "all is granted", func(ctx context.Context) error { return answersAre(ctx, hot.ocm, markKey, mark, ofHot) })
+	framework.Eventually(t, "all is granted", func(ctx context.Context) error { return answersAre(ctx, hot.OCM, markKey, mark, ofHot) })
 
 	asking, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -77,7 +78,7 @@ func searchByManyCallersAtOnce(t *testing.T, f *fleet) {
 	rounds, failed := 0, error(nil)
 	warm.Go(func() {
 		for ; asking.Err() == nil; rounds++ {
-			if err := answersAre(t.Context(), hot.ocm, markKey, mark, ofHot); err != nil {
+			if err := answersAre(t.Context(), hot.OCM, markKey, mark, ofHot); err != nil {
 				failed = errors.Join(failed, err)
 				return
 			}
@@ -90,7 +91,7 @@ func searchByManyCallersAtOnce(t *testing.T, f *fleet) {
 		for range 3 {
 			cold.Go(func() error {
 				<-begin
-				if err := answersAre(t.Context(), c.ocm, markKey, mark, want[i]); err != nil {
+				if err := answersAre(t.Context(), c.OCM, markKey, mark, want[i]); err != nil {
 					return fmt.Errorf("caller %d: %w", i, err)
 				}
 				return nil

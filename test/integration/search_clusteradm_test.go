@@ -1,34 +1,13 @@
 package integration_test
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
-	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
-
-// clusteradm runs clusteradm as a caller, and returns what it prints, what it complains
-// about, and its exit code.
-func (c *caller) clusteradm(t *testing.T, args ...string) (string, string, int) {
-	t.Helper()
-	path := must(localhub.Binary(localhub.BinDir(), "clusteradm"))(t)
-	command := exec.CommandContext(t.Context(), path, args...)
-	command.Env = append(command.Environ(), "KUBECONFIG="+c.kubeconfig)
-	var out, complaints bytes.Buffer
-	command.Stdout, command.Stderr = &out, &complaints
-	err := command.Run()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
-	}
-	return out.String(), complaints.String(), command.ProcessState.ExitCode()
-}
 
 func TestSearchWithClusteradm(t *testing.T) {
 	t.Parallel()
@@ -36,7 +15,7 @@ func TestSearchWithClusteradm(t *testing.T) {
 	cluster := s.seen.name
 	works := func(t *testing.T, args ...string) string {
 		t.Helper()
-		out, complaints, code := s.viewer.clusteradm(t, args...)
+		out, complaints, code := s.viewer.Clusteradm(t, args...)
 		if code != 0 {
 			t.Fatalf("clusteradm %v exits with %d:\n%s%s", args, code, out, complaints)
 		}
@@ -87,26 +66,26 @@ func TestSearchWithClusteradm(t *testing.T) {
 		}
 	})
 	t.Run("warnings", func(t *testing.T) {
-		out, complaints, code := s.viewer.clusteradm(t, "search", "kind:Pod", "stauts:Running")
+		out, complaints, code := s.viewer.Clusteradm(t, "search", "kind:Pod", "stauts:Running")
 		if code != 0 || out != "" || !strings.Contains(complaints, `did you mean "status"?`) || !strings.Contains(complaints, "No resources found") {
 			t.Errorf("exit code %d:\n%s%s", code, out, complaints)
 		}
 	})
 	t.Run("a bad query", func(t *testing.T) {
-		out, complaints, code := s.viewer.clusteradm(t, "search", "kind==Pod")
+		out, complaints, code := s.viewer.Clusteradm(t, "search", "kind==Pod")
 		if code == 0 || out != "" || !strings.HasPrefix(complaints, "Error: ") || !strings.Contains(complaints, "position 4") || !strings.Contains(complaints, "use kind=Pod instead") {
 			t.Errorf("exit code %d:\n%s%s", code, out, complaints)
 		}
 	})
 	t.Run("no query, and no such output", func(t *testing.T) {
 		for _, args := range [][]string{{"search"}, {"search", "kind:Pod", "-o", "xml"}} {
-			if out, _, code := s.viewer.clusteradm(t, args...); code == 0 {
+			if out, _, code := s.viewer.Clusteradm(t, args...); code == 0 {
 				t.Errorf("%v exits with 0:\n%s", args, out)
 			}
 		}
 	})
 	t.Run("who may not search", func(t *testing.T) {
-		_, complaints, code := newCaller(t, s.Hub, unique("stranger")).clusteradm(t, "search", "kind:Pod")
+		_, complaints, code := newCaller(t, s.Hub, unique("stranger")).Clusteradm(t, "search", "kind:Pod")
 		if code == 0 || !strings.Contains(complaints, "forbidden") {
 			t.Errorf("exit code %d: %s", code, complaints)
 		}
@@ -126,7 +105,7 @@ func TestSearchWithClusteradm(t *testing.T) {
 		"nothing after a bad query": {[]string{"kind==Pod", "status:"}, nil},
 	} {
 		t.Run("complete "+what, func(t *testing.T) {
-			out, complaints, code := s.viewer.clusteradm(t, append([]string{"__complete", "search"}, test.args...)...)
+			out, complaints, code := s.viewer.Clusteradm(t, append([]string{"__complete", "search"}, test.args...)...)
 			if code != 0 {
 				t.Fatalf("exit code %d: %s", code, complaints)
 			}

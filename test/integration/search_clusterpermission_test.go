@@ -24,6 +24,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -46,7 +47,7 @@ func newMarked(t *testing.T, client kubernetes.Interface) *marked {
 	labels := map[string]string{markKey: m.value}
 	for short, namespace := range map[string]string{"shop": m.shop, "back": m.back} {
 		meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Labels: labels} }
-		made := must(client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: meta(namespace)}, metav1.CreateOptions{}))(t)
+		made := framework.Must(client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: meta(namespace)}, metav1.CreateOptions{}))(t)
 		t.Cleanup(func() {
 			err := client.CoreV1().Namespaces().Delete(context.WithoutCancel(t.Context()), namespace, metav1.DeleteOptions{})
 			if err != nil && !apierrors.IsNotFound(err) {
@@ -55,24 +56,24 @@ func newMarked(t *testing.T, client kubernetes.Interface) *marked {
 		})
 		m.uids["Namespace "+short] = string(made.UID)
 		for _, name := range []string{"a", "b"} {
-			configMap := must(client.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: meta(name)}, metav1.CreateOptions{}))(t)
+			configMap := framework.Must(client.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: meta(name)}, metav1.CreateOptions{}))(t)
 			m.uids["ConfigMap "+short+"/"+name] = string(configMap.UID)
 		}
-		secret := must(client.CoreV1().Secrets(namespace).Create(ctx, &corev1.Secret{ObjectMeta: meta("s")}, metav1.CreateOptions{}))(t)
+		secret := framework.Must(client.CoreV1().Secrets(namespace).Create(ctx, &corev1.Secret{ObjectMeta: meta("s")}, metav1.CreateOptions{}))(t)
 		m.uids["Secret "+short+"/s"] = string(secret.UID)
 		template := corev1.PodTemplateSpec{
 			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}},
 			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "example.com/web:1"}}},
 		}
 		selector := &metav1.LabelSelector{MatchLabels: template.Labels}
-		deployment := must(client.AppsV1().Deployments(namespace).Create(ctx, &appsv1.Deployment{
+		deployment := framework.Must(client.AppsV1().Deployments(namespace).Create(ctx, &appsv1.Deployment{
 			ObjectMeta: meta("web"), Spec: appsv1.DeploymentSpec{Selector: selector, Template: template},
 		}, metav1.CreateOptions{}))(t)
 		m.uids["Deployment "+short+"/web"] = string(deployment.UID)
 		// No controller makes it, so that nothing but what the test has made is there.
 		replicas := &appsv1.ReplicaSet{ObjectMeta: meta("web-1"), Spec: appsv1.ReplicaSetSpec{Selector: selector, Template: template}}
 		replicas.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(deployment, appsv1.SchemeGroupVersion.WithKind("Deployment"))}
-		m.uids["ReplicaSet "+short+"/web-1"] = string(must(client.AppsV1().ReplicaSets(namespace).Create(ctx, replicas, metav1.CreateOptions{}))(t).UID)
+		m.uids["ReplicaSet "+short+"/web-1"] = string(framework.Must(client.AppsV1().ReplicaSets(namespace).Create(ctx, replicas, metav1.CreateOptions{}))(t).UID)
 	}
 	return m
 }
@@ -100,15 +101,15 @@ func (m *marked) reported(t *testing.T, f *fleet, cluster string) {
 			all = append(all, uid)
 		}
 	}
-	finds(t, f.ocm, fmt.Sprintf("cluster:%s label:%s=%s", cluster, markKey, m.value), all...)
+	finds(t, f.OCM, fmt.Sprintf("cluster:%s label:%s=%s", cluster, markKey, m.value), all...)
 }
 
 // findsMarked waits until all that can be asked tells of exactly these.
 func (c *caller) findsMarked(t *testing.T, m *marked, keys ...string) {
 	t.Helper()
 	want := m.of(t, keys...)
-	eventually(t, fmt.Sprintf("%s finds %v", c.name, keys), func(ctx context.Context) error {
-		return answersAre(ctx, c.ocm, markKey, m.value, want)
+	framework.Eventually(t, fmt.Sprintf("%s finds %v", c.Name, keys), func(ctx context.Context) error {
+		return answersAre(ctx, c.OCM, markKey, m.value, want)
 	})
 }
 
@@ -116,13 +117,13 @@ func (c *caller) findsMarked(t *testing.T, m *marked, keys ...string) {
 func (c *caller) findsNoMore(t *testing.T, m *marked, keys []string) {
 	t.Helper()
 	terms := searchv1alpha1.SearchTerms{Query: fmt.Sprintf("label:%s=%s", markKey, m.value)}
-	schema := must(c.ocm.SearchV1alpha1().SearchSchemas().Create(t.Context(), &searchv1alpha1.SearchSchema{Spec: terms}, metav1.CreateOptions{}))(t)
+	schema := framework.Must(c.OCM.SearchV1alpha1().SearchSchemas().Create(t.Context(), &searchv1alpha1.SearchSchema{Spec: terms}, metav1.CreateOptions{}))(t)
 	desired := slices.ContainsFunc(schema.Status.Properties, func(p searchv1alpha1.PropertyDescription) bool { return p.Name == "desired" })
 	web, replicas := slices.Contains(keys, "Deployment shop/web"), slices.Contains(keys, "ReplicaSet shop/web-1")
 	if want := strings.Contains(fmt.Sprint(keys), "web"); desired != want {
 		t.Errorf("the schema of %v is %v", keys, schema.Status.Properties)
 	}
-	related := must(search(t.Context(), c.ocm, searchv1alpha1.SearchRequest{
+	related := framework.Must(search(t.Context(), c.OCM, searchv1alpha1.SearchRequest{
 		SearchTerms: searchv1alpha1.SearchTerms{Query: terms.Query + " kind:Deployment namespace:" + m.shop}, Output: searchv1alpha1.OutputRelated,
 	}))(t).Related
 	switch {
@@ -160,10 +161,10 @@ func permissionOf(cluster string, spec rbacv1alpha1.ClusterPermissionSpec) *rbac
 func TestSearchByClusterPermission(t *testing.T) {
 	t.Parallel()
 	f := ownFleet(t, localhub.FleetOptions{
-		Clusters: []string{cluster1}, HubAgent: true, APIServerArgs: []string{"--feature-gates=SearchByClusterPermission=true"},
+		Clusters: []string{framework.Cluster1}, HubAgent: true, APIServerArgs: []string{"--feature-gates=SearchByClusterPermission=true"},
 	})
-	m := newMarked(t, f.managed)
-	m.reported(t, f, cluster1)
+	m := newMarked(t, f.ManagedClient)
+	m.reported(t, f, framework.Cluster1)
 	// The same on another cluster, where nobody grants anything.
 	other := f.reporter(t)
 	var twins []inventory.Resource
@@ -177,7 +178,7 @@ func TestSearchByClusterPermission(t *testing.T) {
 	t.Run("delivered is what an agent has applied", func(t *testing.T) { f.findsAppliedOnly(t, m, other) })
 	t.Run("what the hub's own agent reports", f.findsOwnResources)
 	// What is left needs no more than a fleet that may be broken.
-	data := filepath.Join(ownDir(t), "apiserver", "etcd", "search")
+	data := filepath.Join(framework.OwnDir(t), "apiserver", "etcd", "search")
 	t.Run("changes while the agent is away", func(t *testing.T) { f.agentIsAway(t, m) })
 	t.Run("the search data is lost", func(t *testing.T) { f.losesSearchData(t, m, data) })
 }
@@ -185,7 +186,7 @@ func TestSearchByClusterPermission(t *testing.T) {
 func (f *fleet) findsGranted(t *testing.T, m *marked) {
 	team := unique("team")
 	ofHub := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: unique("of-hub")}, Rules: lists("", "configmaps", "b")}
-	createClusterRole(t, f.hub, ofHub)
+	framework.CreateClusterRole(t, f.HubClient, ofHub)
 	everywhere := func(subject rbacv1.Subject, rules []rbacv1.PolicyRule) rbacv1alpha1.ClusterPermissionSpec {
 		return rbacv1alpha1.ClusterPermissionSpec{
 			ClusterRole: &rbacv1alpha1.ClusterRole{Rules: rules}, ClusterRoleBinding: &rbacv1alpha1.ClusterRoleBinding{Subject: &subject},
@@ -269,7 +270,7 @@ func (f *fleet) findsGranted(t *testing.T, m *marked) {
 		},
 		"a group of another name": {
 			subject: func(c *caller) rbacv1.Subject {
-				return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: c.name}
+				return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: c.Name}
 			},
 			spec: func(s rbacv1.Subject) rbacv1alpha1.ClusterPermissionSpec {
 				return grantsIn(m.back, s, lists("", "configmaps"))
@@ -292,12 +293,12 @@ func (f *fleet) findsGranted(t *testing.T, m *marked) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			c := f.searcher(t, unique("alice"), map[bool]string{true: team, false: unique("others")}[what == "a group"])
-			subject := c.subject
+			subject := c.Subject
 			if test.subject != nil {
 				subject = test.subject(c)
 			}
-			cp := create(t, f.ocm, permissionOf(cluster1, test.spec(subject)))
-			f.applied(t, cp.Name)
+			cp := framework.CreatePermission(t, f.OCM, permissionOf(framework.Cluster1, test.spec(subject)))
+			f.Applied(t, cp.Name)
 			if len(test.want) == 0 {
 				f.witnesses(t, m)
 			}
@@ -309,11 +310,11 @@ func (f *fleet) findsGranted(t *testing.T, m *marked) {
 		t.Parallel()
 		robot := newAccountCaller(t, f.Hub, "default", unique("robot"))
 		robot.maySearch(t)
-		cp := create(t, f.ocm, permissionOf(cluster1, grantsIn(m.shop, robot.subject, lists("", "configmaps"))))
-		f.applied(t, cp.Name)
+		cp := framework.CreatePermission(t, f.OCM, permissionOf(framework.Cluster1, grantsIn(m.shop, robot.Subject, lists("", "configmaps"))))
+		f.Applied(t, cp.Name)
 		// Nor is one whom the cluster would know by that name.
-		cp = create(t, f.ocm, permissionOf(cluster1, grantsIn(m.shop, *user(robot.name), lists("", "configmaps"))))
-		f.applied(t, cp.Name)
+		cp = framework.CreatePermission(t, f.OCM, permissionOf(framework.Cluster1, grantsIn(m.shop, *framework.UserSubject(robot.Name), lists("", "configmaps"))))
+		f.Applied(t, cp.Name)
 		f.witnesses(t, m)
 		robot.findsMarked(t, m)
 	})
@@ -324,15 +325,15 @@ func (f *fleet) findsGranted(t *testing.T, m *marked) {
 func (f *fleet) witnesses(t *testing.T, m *marked) {
 	t.Helper()
 	witness := f.searcher(t, unique("witness"))
-	cp := create(t, f.ocm, permissionOf(cluster1, grantsIn(m.back, witness.subject, lists("", "configmaps", "a"))))
-	f.applied(t, cp.Name)
+	cp := framework.CreatePermission(t, f.OCM, permissionOf(framework.Cluster1, grantsIn(m.back, witness.Subject, lists("", "configmaps", "a"))))
+	f.Applied(t, cp.Name)
 	witness.findsMarked(t, m, "ConfigMap back/a")
 }
 
 // revokesPermissions takes back what was granted, in each way that there is.
 func (f *fleet) revokesPermissions(t *testing.T, m *marked) {
 	c := f.searcher(t, unique("revoked"))
-	watching := must(c.ocm.SearchV1alpha1().FleetResources(metav1.NamespaceAll).Watch(t.Context(), metav1.ListOptions{
+	watching := framework.Must(c.OCM.SearchV1alpha1().FleetResources(metav1.NamespaceAll).Watch(t.Context(), metav1.ListOptions{
 		LabelSelector: markKey + "=" + m.value, SendInitialEvents: ptr.To(true), AllowWatchBookmarks: true, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
 	}))(t)
 	defer watching.Stop()
@@ -354,15 +355,15 @@ func (f *fleet) revokesPermissions(t *testing.T, m *marked) {
 		t.Logf("%s takes %v; searches show it after %v, the watch after %v", what,
 			done.Round(time.Millisecond), inSearches.Round(time.Millisecond), time.Since(start).Round(time.Millisecond))
 	}
-	permissions := f.ocm.RbacV1alpha1().ClusterPermissions(cluster1)
+	permissions := f.OCM.RbacV1alpha1().ClusterPermissions(framework.Cluster1)
 	var cp *rbacv1alpha1.ClusterPermission
 	grant := func() error {
-		cp = create(t, f.ocm, permissionOf(cluster1, grantsIn(m.shop, c.subject, lists("", "configmaps"))))
+		cp = framework.CreatePermission(t, f.OCM, permissionOf(framework.Cluster1, grantsIn(m.shop, c.Subject, lists("", "configmaps"))))
 		return nil
 	}
 	update := func(change func(*rbacv1alpha1.ClusterPermissionSpec)) func() error {
 		return func() error {
-			return poll(t.Context(), func(ctx context.Context) error {
+			return framework.Poll(t.Context(), func(ctx context.Context) error {
 				now, err := permissions.Get(ctx, cp.Name, metav1.GetOptions{})
 				if err != nil {
 					return err
@@ -377,10 +378,10 @@ func (f *fleet) revokesPermissions(t *testing.T, m *marked) {
 	takes("deleting it", func() error { return permissions.Delete(t.Context(), cp.Name, metav1.DeleteOptions{}) }, watch.Deleted)
 	takes("granting again", grant, watch.Added, keys...)
 	takes("naming another user", update(func(spec *rbacv1alpha1.ClusterPermissionSpec) {
-		(*spec.RoleBindings)[0].Subject = user(unique("somebody-else"))
+		(*spec.RoleBindings)[0].Subject = framework.UserSubject(unique("somebody-else"))
 	}), watch.Deleted)
 	takes("naming the user again", update(func(spec *rbacv1alpha1.ClusterPermissionSpec) {
-		(*spec.RoleBindings)[0].Subject = user(c.name)
+		(*spec.RoleBindings)[0].Subject = framework.UserSubject(c.Name)
 	}), watch.Added, keys...)
 	takes("rules for something else", update(func(spec *rbacv1alpha1.ClusterPermissionSpec) {
 		(*spec.Roles)[0].Rules = lists("", "services")
@@ -391,17 +392,17 @@ func (f *fleet) revokesPermissions(t *testing.T, m *marked) {
 // cluster grants shows nothing of another.
 func (f *fleet) findsAppliedOnly(t *testing.T, m *marked, other *reporter) {
 	c := f.searcher(t, unique("waiting"))
-	cp := create(t, f.ocm, permissionOf(other.name, grantsIn(m.shop, c.subject, lists("", "configmaps"))))
-	f.workOf(t, cp)
+	cp := framework.CreatePermission(t, f.OCM, permissionOf(other.name, grantsIn(m.shop, c.Subject, lists("", "configmaps"))))
+	f.WorkOf(t, cp)
 	// One that is applied, elsewhere, shows that the server has seen the first one.
-	elsewhere := create(t, f.ocm, permissionOf(cluster1, grantsIn(m.back, c.subject, lists("", "configmaps", "a"))))
-	f.applied(t, elsewhere.Name)
+	elsewhere := framework.CreatePermission(t, f.OCM, permissionOf(framework.Cluster1, grantsIn(m.back, c.Subject, lists("", "configmaps", "a"))))
+	f.Applied(t, elsewhere.Name)
 	c.findsMarked(t, m, "ConfigMap back/a")
-	f.reportWork(t, cp, func(work *workv1.ManifestWork) { applied(work, "applied") })
+	f.ReportWork(t, cp, func(work *workv1.ManifestWork) { framework.MarkApplied(work, "applied") })
 	want := m.of(t, "ConfigMap back/a")
 	want[uidOf("ConfigMap", m.shop, "a")] = "ConfigMap"
-	eventually(t, "what is applied is found", func(ctx context.Context) error { return answersAre(ctx, c.ocm, markKey, m.value, want) })
-	list := must(c.ocm.SearchV1alpha1().FleetResources(other.name).List(t.Context(), metav1.ListOptions{}))(t)
+	framework.Eventually(t, "what is applied is found", func(ctx context.Context) error { return answersAre(ctx, c.OCM, markKey, m.value, want) })
+	list := framework.Must(c.OCM.SearchV1alpha1().FleetResources(other.name).List(t.Context(), metav1.ListOptions{}))(t)
 	if got := objectNames(list.Items); !slices.Equal(got, []string{uidOf("ConfigMap", m.shop, "a")}) {
 		t.Errorf("on %s there are %v", other.name, got)
 	}
@@ -410,20 +411,20 @@ func (f *fleet) findsAppliedOnly(t *testing.T, m *marked, other *reporter) {
 // findsOwnResources: the hub's own agent reports them as local-cluster, and found they are
 // by those whom the hub lets list them.
 func (f *fleet) findsOwnResources(t *testing.T) {
-	m := newMarked(t, f.hub)
+	m := newMarked(t, f.HubClient)
 	c, nobody := f.searcher(t, unique("on-hub")), f.searcher(t, unique("on-no-hub"))
-	c.may(t, m.shop, listing("", []string{"configmaps"}), listing("", []string{"secrets"}))
-	c.may(t, m.back, listing("apps", []string{"deployments", "replicasets"}), listing("", []string{"configmaps"}, "b"))
+	c.May(t, m.shop, listing("", []string{"configmaps"}), listing("", []string{"secrets"}))
+	c.May(t, m.back, listing("apps", []string{"deployments", "replicasets"}), listing("", []string{"configmaps"}, "b"))
 	// What ClusterPermissions grant they grant on managed clusters.
-	cp := create(t, f.ocm, permissionOf(cluster1, rbacv1alpha1.ClusterPermissionSpec{
+	cp := framework.CreatePermission(t, f.OCM, permissionOf(framework.Cluster1, rbacv1alpha1.ClusterPermissionSpec{
 		ClusterRole:        &rbacv1alpha1.ClusterRole{Rules: lists("*", "*")},
-		ClusterRoleBinding: &rbacv1alpha1.ClusterRoleBinding{Subject: &nobody.subject},
+		ClusterRoleBinding: &rbacv1alpha1.ClusterRoleBinding{Subject: &nobody.Subject},
 	}))
-	f.applied(t, cp.Name)
+	f.Applied(t, cp.Name)
 	want := []string{"ConfigMap shop/a", "ConfigMap shop/b", "Secret shop/s", "Deployment back/web", "ReplicaSet back/web-1", "ConfigMap back/b"}
 	c.findsMarked(t, m, want...)
-	eventually(t, "the ClusterPermission counts", func(ctx context.Context) error {
-		found, err := search(ctx, nobody.ocm, textQuery("kind:Secret cluster:"+cluster1))
+	framework.Eventually(t, "the ClusterPermission counts", func(ctx context.Context) error {
+		found, err := search(ctx, nobody.OCM, textQuery("kind:Secret cluster:"+framework.Cluster1))
 		if err == nil && found.Count == 0 {
 			err = errors.New("no Secret of the cluster is found")
 		}
@@ -432,9 +433,9 @@ func (f *fleet) findsOwnResources(t *testing.T) {
 	nobody.findsMarked(t, m)
 	// ClusterNamespaces have the labels of their namespaces.
 	query := fmt.Sprintf("cluster:%s label:%s=%s kind!=ClusterNamespace", localhub.HubClusterName, markKey, m.value)
-	finds(t, f.ocm, query, slices.Collect(maps.Values(m.uids))...)
-	eventually(t, "the hub's inventory is there", func(ctx context.Context) error {
-		found, err := f.ocm.SearchV1alpha1().Inventories(localhub.HubClusterName).Get(ctx, localhub.HubClusterName, metav1.GetOptions{})
+	finds(t, f.OCM, query, slices.Collect(maps.Values(m.uids))...)
+	framework.Eventually(t, "the hub's inventory is there", func(ctx context.Context) error {
+		found, err := f.OCM.SearchV1alpha1().Inventories(localhub.HubClusterName).Get(ctx, localhub.HubClusterName, metav1.GetOptions{})
 		if err == nil && found.Status.State != searchv1alpha1.InventoryReporting {
 			err = fmt.Errorf("it is %+v", found.Status)
 		}
@@ -446,20 +447,20 @@ func (f *fleet) findsOwnResources(t *testing.T) {
 func TestSearchIgnoresClusterPermissions(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	m := newMarked(t, f.managed)
+	m := newMarked(t, f.ManagedClient)
 	c := f.searcher(t, unique("ungated"))
-	m.reported(t, f, cluster1)
-	cp := create(t, f.ocm, permissionOf(cluster1, grantsIn(m.shop, c.subject, lists("", "configmaps"))))
-	f.applied(t, cp.Name)
-	managed, err := f.Members[0].UserConfig(c.name)
-	asUser, err := kubernetes.NewForConfig(must(managed, err)(t))
-	eventually(t, "it may list them on the cluster", func(ctx context.Context) error {
-		_, err := must(asUser, err)(t).CoreV1().ConfigMaps(m.shop).List(ctx, metav1.ListOptions{})
+	m.reported(t, f, framework.Cluster1)
+	cp := framework.CreatePermission(t, f.OCM, permissionOf(framework.Cluster1, grantsIn(m.shop, c.Subject, lists("", "configmaps"))))
+	f.Applied(t, cp.Name)
+	managed, err := f.Members[0].UserConfig(c.Name)
+	asUser, err := kubernetes.NewForConfig(framework.Must(managed, err)(t))
+	framework.Eventually(t, "it may list them on the cluster", func(ctx context.Context) error {
+		_, err := framework.Must(asUser, err)(t).CoreV1().ConfigMaps(m.shop).List(ctx, metav1.ListOptions{})
 		return err
 	})
 	c.findsMarked(t, m)
 	// Searching follows the hub all the while.
-	revoke := c.views(t, cluster1)
+	revoke := c.views(t, framework.Cluster1)
 	keys := slices.DeleteFunc(slices.Collect(maps.Keys(m.uids)), func(key string) bool { return key == "Secret shop/s" || key == "Secret back/s" })
 	c.findsMarked(t, m, keys...)
 	revoke()

@@ -20,6 +20,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
 // objectNames are the names of FleetResources, in order.
@@ -69,7 +70,7 @@ func fleetResourcesAreSelected(t *testing.T, f *fleet) {
 			options := metav1.ListOptions{LabelSelector: test.labels, FieldSelector: test.fields}
 			want := slices.Sorted(slices.Values(test.want))
 			for _, namespace := range []string{metav1.NamespaceAll, s.seen.name} {
-				list := must(s.viewer.ocm.SearchV1alpha1().FleetResources(namespace).List(t.Context(), options))(t)
+				list := framework.Must(s.viewer.OCM.SearchV1alpha1().FleetResources(namespace).List(t.Context(), options))(t)
 				if got := objectNames(list.Items); !slices.Equal(got, want) {
 					t.Errorf("in namespace %q: got %v, not %v", namespace, got, want)
 				}
@@ -82,8 +83,8 @@ func TestFleetResourcesAreObjects(t *testing.T) { onShared(t, fleetResourcesAreO
 
 func fleetResourcesAreObjects(t *testing.T, f *fleet) {
 	s := f.smallFleet(t)
-	ctx, objects := t.Context(), s.viewer.ocm.SearchV1alpha1().FleetResources(s.seen.name)
-	web := must(objects.Get(ctx, "deployment.payments.web", metav1.GetOptions{}))(t)
+	ctx, objects := t.Context(), s.viewer.OCM.SearchV1alpha1().FleetResources(s.seen.name)
+	web := framework.Must(objects.Get(ctx, "deployment.payments.web", metav1.GetOptions{}))(t)
 	want := searchv1alpha1.ResourceIdentity{APIGroup: "apps", Version: "v1", Kind: "Deployment", Resource: "deployments", Namespace: "payments", Name: "web"}
 	if web.Resource != want || web.Labels["app"] != "web" || web.Namespace != s.seen.name || web.CreationTimestamp.UTC().Format(time.RFC3339) != "2020-02-02T02:02:02Z" ||
 		!strings.Contains(string(web.Properties.Raw), `"desired":3`) || web.ResourceVersion == "" || web.UID == "" {
@@ -96,10 +97,10 @@ func fleetResourcesAreObjects(t *testing.T, f *fleet) {
 	if _, err := objects.Get(ctx, "secret.default.top", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("a Secret: %v", err)
 	}
-	if _, err := s.ocm.SearchV1alpha1().FleetResources(s.seen.name).Get(ctx, "secret.default.top", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := s.OCM.SearchV1alpha1().FleetResources(s.seen.name).Get(ctx, "secret.default.top", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("a Secret, as administrator: %v", err)
 	}
-	if _, err := s.viewer.ocm.SearchV1alpha1().FleetResources(s.hidden.name).Get(ctx, "node.node-1", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := s.viewer.OCM.SearchV1alpha1().FleetResources(s.hidden.name).Get(ctx, "node.node-1", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("on a cluster that may not be viewed: %v", err)
 	}
 	if _, err := objects.List(ctx, metav1.ListOptions{LabelSelector: "release>3"}); !apierrors.IsBadRequest(err) {
@@ -111,11 +112,11 @@ func TestFleetResourcesInChunks(t *testing.T) { onShared(t, fleetResourcesInChun
 
 func fleetResourcesInChunks(t *testing.T, f *fleet) {
 	s := f.smallFleet(t)
-	ctx, objects := t.Context(), s.viewer.ocm.SearchV1alpha1().FleetResources(metav1.NamespaceAll)
+	ctx, objects := t.Context(), s.viewer.OCM.SearchV1alpha1().FleetResources(metav1.NamespaceAll)
 	options := metav1.ListOptions{Limit: 3}
 	var got []string
 	for pages := 1; ; pages++ {
-		list := must(objects.List(ctx, options))(t)
+		list := framework.Must(objects.List(ctx, options))(t)
 		got = append(got, objectNames(list.Items)...)
 		if pages == 1 && (len(list.Items) != 3 || ptr.Deref(list.RemainingItemCount, -1) != 5) {
 			t.Errorf("the first chunk has %d items, and %d remain", len(list.Items), ptr.Deref(list.RemainingItemCount, -1))
@@ -125,7 +126,7 @@ func fleetResourcesInChunks(t *testing.T, f *fleet) {
 		}
 	}
 	slices.Sort(got)
-	if want := objectNames(must(objects.List(ctx, metav1.ListOptions{}))(t).Items); !slices.Equal(got, want) || len(got) != 8 {
+	if want := objectNames(framework.Must(objects.List(ctx, metav1.ListOptions{}))(t).Items); !slices.Equal(got, want) || len(got) != 8 {
 		t.Errorf("in chunks there are %v, and at once %v", got, want)
 	}
 }
@@ -134,19 +135,19 @@ func TestFleetResourceVersions(t *testing.T) { onShared(t, fleetResourceVersions
 
 func fleetResourceVersions(t *testing.T, f *fleet) {
 	s := f.smallFleet(t)
-	ctx, objects := t.Context(), s.viewer.ocm.SearchV1alpha1().FleetResources(s.seen.name)
-	first := must(objects.List(ctx, metav1.ListOptions{}))(t)
-	version := must(strconv.ParseUint(first.ResourceVersion, 10, 64))(t)
+	ctx, objects := t.Context(), s.viewer.OCM.SearchV1alpha1().FleetResources(s.seen.name)
+	first := framework.Must(objects.List(ctx, metav1.ListOptions{}))(t)
+	version := framework.Must(strconv.ParseUint(first.ResourceVersion, 10, 64))(t)
 	s.seen.changes(t, inventory.Sync{AddResources: []inventory.Resource{s.seen.resource("ConfigMap", "default", "later", nil)}})
-	later := must(objects.List(ctx, metav1.ListOptions{ResourceVersion: first.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}))(t)
-	if now := must(strconv.ParseUint(later.ResourceVersion, 10, 64))(t); now <= version || len(later.Items) != len(first.Items)+1 {
+	later := framework.Must(objects.List(ctx, metav1.ListOptions{ResourceVersion: first.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}))(t)
+	if now := framework.Must(strconv.ParseUint(later.ResourceVersion, 10, 64))(t); now <= version || len(later.Items) != len(first.Items)+1 {
 		t.Errorf("at version %d there were %d, and at %d there are %d", version, len(first.Items), now, len(later.Items))
 	}
 	if _, err := objects.List(ctx, metav1.ListOptions{ResourceVersion: first.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchExact}); !apierrors.IsResourceExpired(err) {
 		t.Errorf("an exact version that is gone: %v", err)
 	}
 	// Clients would try again, as they are told.
-	err := s.viewer.ocm.SearchV1alpha1().RESTClient().Get().Namespace(s.seen.name).Resource("fleetresources").Param("resourceVersion", "99999999999").MaxRetries(0).Do(ctx).Error()
+	err := s.viewer.OCM.SearchV1alpha1().RESTClient().Get().Namespace(s.seen.name).Resource("fleetresources").Param("resourceVersion", "99999999999").MaxRetries(0).Do(ctx).Error()
 	if !apierrors.IsTimeout(err) || !apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) {
 		t.Errorf("a version to come: %v", err)
 	}
@@ -180,7 +181,7 @@ func next(t *testing.T, watching watch.Interface) (watch.EventType, *searchv1alp
 
 func nextOfAny(t *testing.T, watching watch.Interface) watch.Event {
 	t.Helper()
-	deadline := time.NewTimer(patience)
+	deadline := time.NewTimer(framework.Patience)
 	defer deadline.Stop()
 	select {
 	case event, open := <-watching.ResultChan():
@@ -224,11 +225,11 @@ func TestFleetResourcesAreWatched(t *testing.T) { onShared(t, fleetResourcesAreW
 
 func fleetResourcesAreWatched(t *testing.T, f *fleet) {
 	s := f.smallFleet(t)
-	ctx, objects := t.Context(), s.viewer.ocm.SearchV1alpha1().FleetResources(metav1.NamespaceAll)
+	ctx, objects := t.Context(), s.viewer.OCM.SearchV1alpha1().FleetResources(metav1.NamespaceAll)
 	running := metav1.ListOptions{LabelSelector: "app=web", FieldSelector: "kind=Pod,status=Running"}
-	list := must(objects.List(ctx, running))(t)
+	list := framework.Must(objects.List(ctx, running))(t)
 	running.ResourceVersion = list.ResourceVersion
-	watching := must(objects.Watch(ctx, running))(t)
+	watching := framework.Must(objects.Watch(ctx, running))(t)
 	defer watching.Stop()
 
 	pod := func(name, status string) inventory.Resource {
@@ -254,7 +255,7 @@ func fleetResourcesAreWatched(t *testing.T, f *fleet) {
 	t.Run("from a version", func(t *testing.T) {
 		again := running
 		again.ResourceVersion = added.ResourceVersion
-		watching := must(objects.Watch(t.Context(), again))(t)
+		watching := framework.Must(objects.Watch(t.Context(), again))(t)
 		defer watching.Stop()
 		wantEvent(t, watching, watch.Modified, "pod.payments.web-1-c")
 		wantEvent(t, watching, watch.Deleted, "pod.payments.web-1-c")
@@ -262,13 +263,13 @@ func fleetResourcesAreWatched(t *testing.T, f *fleet) {
 	})
 	t.Run("from the beginning", func(t *testing.T) {
 		for _, version := range []string{"", "0"} {
-			watching := must(objects.Watch(t.Context(), metav1.ListOptions{FieldSelector: "kind=Node", ResourceVersion: version}))(t)
+			watching := framework.Must(objects.Watch(t.Context(), metav1.ListOptions{FieldSelector: "kind=Node", ResourceVersion: version}))(t)
 			wantEvent(t, watching, watch.Added, "node.node-1")
 			watching.Stop()
 		}
 	})
 	t.Run("one by its name", func(t *testing.T) {
-		watching := must(s.viewer.ocm.SearchV1alpha1().FleetResources(s.seen.name).Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=configmap.default.settings"}))(t)
+		watching := framework.Must(s.viewer.OCM.SearchV1alpha1().FleetResources(s.seen.name).Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=configmap.default.settings"}))(t)
 		defer watching.Stop()
 		wantEvent(t, watching, watch.Added, "configmap.default.settings")
 		s.seen.changes(t, inventory.Sync{AddResources: []inventory.Resource{s.seen.resource("ConfigMap", "default", "others", nil)}})
@@ -301,7 +302,7 @@ func TestFleetResourcesInAnInformer(t *testing.T) { onShared(t, fleetResourcesIn
 func fleetResourcesInAnInformer(t *testing.T, f *fleet) {
 	s := f.smallFleet(t)
 	ctx := t.Context()
-	watching := must(s.viewer.ocm.SearchV1alpha1().FleetResources(s.seen.name).Watch(ctx, metav1.ListOptions{
+	watching := framework.Must(s.viewer.OCM.SearchV1alpha1().FleetResources(s.seen.name).Watch(ctx, metav1.ListOptions{
 		SendInitialEvents: ptr.To(true), AllowWatchBookmarks: true, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
 	}))(t)
 	defer watching.Stop()
@@ -325,7 +326,7 @@ func fleetResourcesInAnInformer(t *testing.T, f *fleet) {
 		t.Errorf("the streamed list has %v", initial)
 	}
 
-	factory := externalversions.NewSharedInformerFactoryWithOptions(s.viewer.ocm, 0, externalversions.WithTweakListOptions(func(options *metav1.ListOptions) {
+	factory := externalversions.NewSharedInformerFactoryWithOptions(s.viewer.OCM, 0, externalversions.WithTweakListOptions(func(options *metav1.ListOptions) {
 		options.FieldSelector = "kind=Pod"
 	}))
 	informer := factory.Search().V1alpha1().FleetResources()
@@ -343,7 +344,7 @@ func fleetResourcesInAnInformer(t *testing.T, f *fleet) {
 	}
 	has := func(want int) {
 		t.Helper()
-		eventually(t, fmt.Sprintf("the informer has %d Pods", want), func(context.Context) error {
+		framework.Eventually(t, fmt.Sprintf("the informer has %d Pods", want), func(context.Context) error {
 			if got := len(informer.Informer().GetStore().List()); got != want {
 				return fmt.Errorf("it has %d", got)
 			}

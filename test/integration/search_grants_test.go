@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -24,8 +25,8 @@ func searchFollowsGrants(t *testing.T, f *fleet) {
 	c := s.searcher(t, unique("granted"))
 	query := "kind:Pod cluster:" + s.hidden.name
 	pods := []string{"pod.payments.web-1-a", "pod.payments.web-1-b", "pod.default.job-x", "pod.default.bare"}
-	finds(t, c.ocm, query)
-	watching := must(c.ocm.SearchV1alpha1().FleetResources(s.hidden.name).Watch(t.Context(), metav1.ListOptions{
+	finds(t, c.OCM, query)
+	watching := framework.Must(c.OCM.SearchV1alpha1().FleetResources(s.hidden.name).Watch(t.Context(), metav1.ListOptions{
 		FieldSelector: "kind=Pod", SendInitialEvents: ptr.To(true), AllowWatchBookmarks: true, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
 	}))(t)
 	defer watching.Stop()
@@ -35,14 +36,14 @@ func searchFollowsGrants(t *testing.T, f *fleet) {
 	for range 2 {
 		start := time.Now()
 		revoke := c.views(t, s.hidden.name)
-		finds(t, c.ocm, query, pods...)
+		finds(t, c.OCM, query, pods...)
 		inSearches := time.Since(start)
 		wantEvents(t, watching, watch.Added, pods...)
 		t.Logf("granted: searches show it after %v, the watch after %v", inSearches.Round(time.Millisecond), time.Since(start).Round(time.Millisecond))
 
 		start = time.Now()
 		revoke()
-		finds(t, c.ocm, query)
+		finds(t, c.OCM, query)
 		inSearches = time.Since(start)
 		wantEvents(t, watching, watch.Deleted, pods...)
 		t.Logf("revoked: searches show it after %v, the watch after %v", inSearches.Round(time.Millisecond), time.Since(start).Round(time.Millisecond))
@@ -57,8 +58,8 @@ func searchFollowsRolesOfTheHub(t *testing.T, f *fleet) {
 	c := f.searcher(t, unique("followed"))
 	query := "kind:Pod marked:" + one + " namespace:" + one
 	both := []string{uidOf("Pod", one, "p1"), uidOf("Pod", one, "p2")}
-	roles, ctx := f.hub.RbacV1().Roles(one), t.Context()
-	watching := must(c.ocm.SearchV1alpha1().FleetResources(localhub.HubClusterName).Watch(ctx, metav1.ListOptions{FieldSelector: "kind=Pod,marked=" + one + ",namespace=" + one}))(t)
+	roles, ctx := f.HubClient.RbacV1().Roles(one), t.Context()
+	watching := framework.Must(c.OCM.SearchV1alpha1().FleetResources(localhub.HubClusterName).Watch(ctx, metav1.ListOptions{FieldSelector: "kind=Pod,marked=" + one + ",namespace=" + one}))(t)
 	defer watching.Stop()
 	known := sets.New[string]()
 	takes := func(what string, change func() error, want ...string) {
@@ -67,7 +68,7 @@ func searchFollowsRolesOfTheHub(t *testing.T, f *fleet) {
 		if err := change(); err != nil {
 			t.Fatal(err)
 		}
-		finds(t, c.ocm, query, want...)
+		finds(t, c.OCM, query, want...)
 		inSearches := time.Since(start)
 		now := sets.New(want...)
 		wantEvents(t, watching, watch.Deleted, sets.List(known.Difference(now))...)
@@ -77,7 +78,7 @@ func searchFollowsRolesOfTheHub(t *testing.T, f *fleet) {
 	}
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "lister"}, Rules: []rbacv1.PolicyRule{listing("", []string{"pods"})}}
 	takes("a binding without a role", func() error {
-		c.bind(t, one, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name})
+		c.Bind(t, one, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name})
 		return nil
 	})
 	takes("its role", func() error {
@@ -96,11 +97,11 @@ func searchFollowsRolesOfTheHub(t *testing.T, f *fleet) {
 	whole := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: unique("whole")}, AggregationRule: &rbacv1.AggregationRule{
 		ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{label: "true"}}},
 	}}
-	createClusterRole(t, f.hub, whole)
-	c.bind(t, one, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: whole.Name})
+	framework.CreateClusterRole(t, f.HubClient, whole)
+	c.Bind(t, one, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: whole.Name})
 	part := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: unique("part"), Labels: map[string]string{label: "true"}}, Rules: []rbacv1.PolicyRule{listing("*", []string{"pods"})}}
 	takes("a part of an aggregated role", func() error {
-		createClusterRole(t, f.hub, part)
+		framework.CreateClusterRole(t, f.HubClient, part)
 		return nil
 	}, both...)
 }
@@ -115,23 +116,23 @@ func searchFollowsNewClusters(t *testing.T, f *fleet) {
 	resources, edges := r.shop()
 	r.has(t, resources, edges...)
 	start := time.Now()
-	finds(t, c.ocm, "kind:Deployment cluster:"+r.name, "deployment.payments.web")
+	finds(t, c.OCM, "kind:Deployment cluster:"+r.name, "deployment.payments.web")
 	t.Logf("found after %v", time.Since(start).Round(time.Millisecond))
 
-	if err := f.ocm.ClusterV1().ManagedClusters().Delete(t.Context(), r.name, metav1.DeleteOptions{}); err != nil {
+	if err := f.OCM.ClusterV1().ManagedClusters().Delete(t.Context(), r.name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	start = time.Now()
-	finds(t, f.ocm, "cluster:"+r.name)
+	finds(t, f.OCM, "cluster:"+r.name)
 	t.Logf("of a cluster that is deleted nothing is found after %v", time.Since(start).Round(time.Millisecond))
-	eventually(t, "its inventory is gone", func(ctx context.Context) error {
-		list, err := f.ocm.SearchV1alpha1().Inventories(r.name).List(ctx, metav1.ListOptions{})
+	framework.Eventually(t, "its inventory is gone", func(ctx context.Context) error {
+		list, err := f.OCM.SearchV1alpha1().Inventories(r.name).List(ctx, metav1.ListOptions{})
 		if err == nil && len(list.Items) > 0 {
 			err = fmt.Errorf("it is %+v", list.Items[0].Status)
 		}
 		return err
 	})
-	if _, err := postReport(t.Context(), r.agent.ocm, syncPath(r.name), true, map[string]any{}); err == nil {
+	if _, err := postReport(t.Context(), r.agent.OCM, syncPath(r.name), true, map[string]any{}); err == nil {
 		t.Error("a cluster that is deleted reports")
 	}
 	if err := localhub.JoinCluster(t.Context(), f.Hub, r.name); err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
 const graphqlPath = "/apis/search.open-cluster-management.io/v1alpha1/graphql"
@@ -69,10 +70,10 @@ func searchWithGraphQL(t *testing.T, f *fleet) {
 	console := newAccountCaller(t, s.Hub, "default", unique("console"))
 	revokeSearch := console.maySearch(t)
 	revoke := console.views(t, s.seen.name)
-	finds(t, console.ocm, "kind:Node", "node.node-1")
+	finds(t, console.OCM, "kind:Node", "node.node-1")
 	ask := func(t *testing.T, query string, variables map[string]any) *graphqlAnswer {
 		t.Helper()
-		return must(graphqlPost(t.Context(), console.ocm, query, variables))(t)
+		return framework.Must(graphqlPost(t.Context(), console.OCM, query, variables))(t)
 	}
 	input := func(filters map[string][]string, keywords ...string) map[string]any {
 		var list []map[string]any
@@ -140,10 +141,10 @@ func searchWithGraphQL(t *testing.T, f *fleet) {
 		if got := ask(t, query, nil); len(got.Errors) > 0 || len(got.Data.Messages) > 0 {
 			t.Errorf("all that the console sees has reported, but: %+v", got)
 		}
-		absent := s.silentCluster(t)
+		absent := s.SilentCluster(t)
 		defer console.views(t, absent)()
-		eventually(t, "a message names the cluster", func(ctx context.Context) error {
-			got, err := graphqlPost(ctx, console.ocm, query, nil)
+		framework.Eventually(t, "a message names the cluster", func(ctx context.Context) error {
+			got, err := graphqlPost(ctx, console.OCM, query, nil)
 			if err != nil {
 				return err
 			}
@@ -154,13 +155,13 @@ func searchWithGraphQL(t *testing.T, f *fleet) {
 		})
 	})
 	t.Run("by GET", func(t *testing.T) {
-		content, err := console.ocm.SearchV1alpha1().RESTClient().Get().AbsPath(graphqlPath).Param("query", `{searchComplete(property: "cluster")}`).Do(t.Context()).Raw()
+		content, err := console.OCM.SearchV1alpha1().RESTClient().Get().AbsPath(graphqlPath).Param("query", `{searchComplete(property: "cluster")}`).Do(t.Context()).Raw()
 		if err != nil || !strings.Contains(string(content), `["`+s.seen.name+`"]`) {
 			t.Errorf("%v: %s", err, content)
 		}
 	})
 	t.Run("without anything to look for", func(t *testing.T) {
-		content, err := console.ocm.SearchV1alpha1().RESTClient().Post().AbsPath(graphqlPath).SetHeader("Content-Type", "application/json").
+		content, err := console.OCM.SearchV1alpha1().RESTClient().Post().AbsPath(graphqlPath).SetHeader("Content-Type", "application/json").
 			Body([]byte(`{"query":"{search(input: [{}]) {count}}"}`)).Do(t.Context()).Raw()
 		if !strings.Contains(string(content), "must contain a filter or keyword") {
 			t.Errorf("%v: %s", err, content)
@@ -172,16 +173,16 @@ func searchWithGraphQL(t *testing.T, f *fleet) {
 // graphqlWatches subscribes through the hub, as a console does. revoke takes from it what it views, and
 // revokeSearch that it may ask at all.
 func (s *smallFleet) graphqlWatches(t *testing.T, console *caller, revoke, revokeSearch func()) {
-	tlsConfig := must(rest.TLSConfigFor(console.config))(t)
-	dialer := websocket.Dialer{TLSClientConfig: tlsConfig, Subprotocols: []string{"graphql-transport-ws"}, HandshakeTimeout: patience}
-	url := strings.Replace(console.config.Host, "https://", "wss://", 1) + graphqlPath
-	connection, response, err := dialer.DialContext(t.Context(), url, http.Header{"Authorization": {"Bearer " + console.config.BearerToken}})
+	tlsConfig := framework.Must(rest.TLSConfigFor(console.Config))(t)
+	dialer := websocket.Dialer{TLSClientConfig: tlsConfig, Subprotocols: []string{"graphql-transport-ws"}, HandshakeTimeout: framework.Patience}
+	url := strings.Replace(console.Config.Host, "https://", "wss://", 1) + graphqlPath
+	connection, response, err := dialer.DialContext(t.Context(), url, http.Header{"Authorization": {"Bearer " + console.Config.BearerToken}})
 	if err != nil {
 		t.Fatalf("%v: %+v", err, response)
 	}
 	// The server has closed it at the end.
 	defer func() { _ = connection.Close() }()
-	if err := connection.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := connection.SetReadDeadline(time.Now().Add(framework.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	send := func(message any) {
@@ -286,7 +287,7 @@ func (s *smallFleet) graphqlWatches(t *testing.T, console *caller, revoke, revok
 
 	// The connection ends when authorizers do not remember the right any more.
 	revokeSearch()
-	if err := connection.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := connection.SetReadDeadline(time.Now().Add(framework.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	for i := 0; ; i++ {

@@ -11,18 +11,17 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -42,18 +41,18 @@ type reporter struct {
 // reporter joins a cluster of the test's own, which reports what the test says.
 func (f *fleet) reporter(t *testing.T) *reporter {
 	t.Helper()
-	return f.reporterFor(t, f.silentCluster(t))
+	return f.reporterFor(t, f.SilentCluster(t))
 }
 
 // reporterFor reports for a cluster that has joined.
 func (f *fleet) reporterFor(t *testing.T, name string) *reporter {
 	t.Helper()
 	r := &reporter{name: name, agent: newCaller(t, f.Hub, localhub.AgentUser(name), localhub.AgentGroup(name))}
-	r.agent.awaitAllowed(t, name, rbacv1.PolicyRule{
+	r.agent.AwaitAllowed(t, name, rbacv1.PolicyRule{
 		APIGroups: []string{searchv1alpha1.GroupName}, Resources: []string{"inventories/sync"}, Verbs: []string{"create"},
 	})
 	// The server hears of the ManagedCluster by a watch.
-	eventually(t, "the server knows "+name, func(ctx context.Context) error {
+	framework.Eventually(t, "the server knows "+name, func(ctx context.Context) error {
 		_, err := r.sync(ctx, inventory.Sync{})
 		return err
 	})
@@ -66,7 +65,7 @@ func (f *fleet) hubReporter(t *testing.T) *reporter {
 	t.Helper()
 	ctx, name := t.Context(), localhub.HubClusterName
 	f.makeNamespace(t, name)
-	bindings := f.hub.RbacV1().RoleBindings(name)
+	bindings := f.HubClient.RbacV1().RoleBindings(name)
 	_, err := bindings.Create(ctx, &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "inventory"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "open-cluster-management:managedcluster:inventory"},
@@ -80,7 +79,7 @@ func (f *fleet) hubReporter(t *testing.T) *reporter {
 
 func (f *fleet) makeNamespace(t *testing.T, name string) {
 	t.Helper()
-	if err := makeNamespace(t.Context(), f.hub, name); err != nil {
+	if err := framework.MakeNamespace(t.Context(), f.HubClient, name); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -92,7 +91,7 @@ func syncPath(cluster string) string {
 
 // sync sends changes.
 func (r *reporter) sync(ctx context.Context, changes inventory.Sync) (*inventory.Response, error) {
-	return postReport(ctx, r.agent.ocm, syncPath(r.name), false, changes)
+	return postReport(ctx, r.agent.OCM, syncPath(r.name), false, changes)
 }
 
 // changes sends changes, which must be taken, all of them.
@@ -111,9 +110,9 @@ func (r *reporter) taken(t *testing.T, full bool, report inventory.Sync) *invent
 	t.Helper()
 	var response *inventory.Response
 	// One report of a cluster is taken at a time; those of the hub come from several tests.
-	eventually(t, "the report of "+r.name+" is taken", func(ctx context.Context) error {
+	framework.Eventually(t, "the report of "+r.name+" is taken", func(ctx context.Context) error {
 		var err error
-		response, err = postReport(ctx, r.agent.ocm, syncPath(r.name), full, report)
+		response, err = postReport(ctx, r.agent.OCM, syncPath(r.name), full, report)
 		return err
 	})
 	for _, refused := range [][]inventory.SyncError{response.AddErrors, response.UpdateErrors, response.DeleteErrors, response.AddEdgeErrors, response.DeleteEdgeErrors} {
@@ -132,7 +131,7 @@ func (r *reporter) forgets(t *testing.T, resources []inventory.Resource) {
 		for _, resource := range resources {
 			gone = append(gone, inventory.Deleted{UID: resource.UID})
 		}
-		err := poll(context.WithoutCancel(t.Context()), func(ctx context.Context) error {
+		err := framework.Poll(context.WithoutCancel(t.Context()), func(ctx context.Context) error {
 			_, err := r.sync(ctx, inventory.Sync{DeleteResources: gone})
 			return err
 		})
@@ -228,7 +227,7 @@ func (c *caller) maySearch(t *testing.T) func() {
 		{APIGroups: []string{searchv1alpha1.GroupName}, Resources: []string{"fleetresources"}, Verbs: []string{"get", "list", "watch"}},
 		{APIGroups: []string{searchv1alpha1.GroupName}, Resources: []string{"graphql"}, Verbs: []string{"create", "list"}},
 	} {
-		c.awaitAllowed(t, "", rule)
+		c.AwaitAllowed(t, "", rule)
 	}
 	return revoke
 }
@@ -236,16 +235,16 @@ func (c *caller) maySearch(t *testing.T) func() {
 // views lets the caller view a managed cluster, and returns what takes that away again.
 func (c *caller) views(t *testing.T, cluster string) func() {
 	t.Helper()
-	return c.bind(t, cluster, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: viewRole})
+	return c.Bind(t, cluster, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: viewRole})
 }
 
 // bindEverywhere binds a ClusterRole on the whole hub until the end of the test, or
 // until what it returns is called.
 func (c *caller) bindEverywhere(t *testing.T, clusterRole string) func() {
 	t.Helper()
-	bindings := c.hub.RbacV1().ClusterRoleBindings()
-	binding := must(bindings.Create(t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}, Subjects: []rbacv1.Subject{c.subject},
+	bindings := c.HubClient.RbacV1().ClusterRoleBindings()
+	binding := framework.Must(bindings.Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}, Subjects: []rbacv1.Subject{c.Subject},
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: clusterRole},
 	}, metav1.CreateOptions{}))(t)
 	unbind := func() {
@@ -287,7 +286,7 @@ func textQuery(text string) searchv1alpha1.SearchRequest {
 
 func searched(t *testing.T, client versioned.Interface, text string) *searchv1alpha1.SearchStatus {
 	t.Helper()
-	return must(search(t.Context(), client, textQuery(text)))(t)
+	return framework.Must(search(t.Context(), client, textQuery(text)))(t)
 }
 
 // uids are the UIDs of items within their clusters, in order.
@@ -304,7 +303,7 @@ func uids(items []searchv1alpha1.SearchItem) []string {
 // finds waits until a search finds exactly these, and as many.
 func finds(t *testing.T, client versioned.Interface, text string, want ...string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%q finds %v", text, want), func(ctx context.Context) error {
+	framework.Eventually(t, fmt.Sprintf("%q finds %v", text, want), func(ctx context.Context) error {
 		result, err := search(ctx, client, textQuery(text))
 		if err != nil {
 			return err
@@ -384,18 +383,10 @@ func isRefused(t *testing.T, err error, code int32) *metav1.Status {
 	return &out
 }
 
-func makeNamespace(ctx context.Context, hub kubernetes.Interface, name string) error {
-	_, err := hub.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		return nil
-	}
-	return err
-}
-
 // impersonating is an administrator's client that acts as somebody else.
 func (f *fleet) impersonating(t *testing.T, user rest.ImpersonationConfig) *versioned.Clientset {
 	t.Helper()
 	config := f.Hub.AdminConfig()
 	config.Impersonate = user
-	return ocmClient(t, config, nil)
+	return framework.OCMClient(t, config, nil)
 }

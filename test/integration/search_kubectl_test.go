@@ -15,13 +15,14 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
 // printed is what kubectl prints for a caller.
 func (c *caller) printed(t *testing.T, stdin string, args ...string) string {
 	t.Helper()
-	out, err := c.kubectl(t, stdin, args...)
+	out, err := c.Kubectl(t, stdin, args...)
 	if err != nil {
 		t.Fatalf("kubectl %v: %v\n%s", args, err, out)
 	}
@@ -153,16 +154,16 @@ spec:
 	})
 	t.Run("create a search that is wrong", func(t *testing.T) {
 		manifest := "apiVersion: search.open-cluster-management.io/v1alpha1\nkind: Search\nspec:\n  query: kind==Pod\n"
-		if out, err := s.viewer.kubectl(t, manifest, "create", "--validate=ignore", "-f", "-"); err == nil || !strings.Contains(out, "spec.query") || !strings.Contains(out, "use kind=Pod instead") {
+		if out, err := s.viewer.Kubectl(t, manifest, "create", "--validate=ignore", "-f", "-"); err == nil || !strings.Contains(out, "spec.query") || !strings.Contains(out, "use kind=Pod instead") {
 			t.Errorf("%v\n%s", err, out)
 		}
 		manifest = "apiVersion: search.open-cluster-management.io/v1alpha1\nkind: Search\nspec:\n  querry: kind:Pod\n"
-		if out, err := s.kubectl(t, manifest, "create", "-f", "-"); err == nil || !strings.Contains(out, "unknown field") || !strings.Contains(out, "querry") {
+		if out, err := s.Kubectl(t, manifest, "create", "-f", "-"); err == nil || !strings.Contains(out, "unknown field") || !strings.Contains(out, "querry") {
 			t.Errorf("%v\n%s", err, out)
 		}
 	})
 	t.Run("as somebody else", func(t *testing.T) {
-		out, err := s.kubectl(t, "", "get", "fr", "-A", "--as", s.viewer.name, "--field-selector", "kind=Node", "--no-headers")
+		out, err := s.Kubectl(t, "", "get", "fr", "-A", "--as", s.viewer.Name, "--field-selector", "kind=Node", "--no-headers")
 		if got := rows(out); err != nil || len(got) != 1 || !strings.Contains(got[0], cluster) {
 			t.Errorf("%v\n%s", err, out)
 		}
@@ -171,10 +172,10 @@ spec:
 }
 
 func (s *smallFleet) kubectlWatches(t *testing.T) {
-	path := must(localhub.Binary(localhub.BinDir(), "kubectl"))(t)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	command := exec.CommandContext(ctx, path, "--kubeconfig="+s.viewer.kubeconfig, "get", "fr", "-n", s.seen.name, "-w", "--output-watch-events", "--no-headers", "--field-selector", "kind=Widget")
-	out := must(command.StdoutPipe())(t)
+	path := framework.Must(localhub.Binary(localhub.BinDir(), "kubectl"))(t)
+	ctx, cancel := context.WithTimeout(t.Context(), framework.Patience)
+	command := exec.CommandContext(ctx, path, "--kubeconfig="+s.viewer.Kubeconfig, "get", "fr", "-n", s.seen.name, "-w", "--output-watch-events", "--no-headers", "--field-selector", "kind=Widget")
+	out := framework.Must(command.StdoutPipe())(t)
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}

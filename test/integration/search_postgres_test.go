@@ -22,6 +22,7 @@ import (
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/pkg/search/postgres/postgrestest"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
 // testsOfEngines are the tests that ask the same of every engine; on the embedded one each
@@ -80,16 +81,16 @@ func TestSearchOnPostgres(t *testing.T) {
 // nobody where it is. Everything is there again when the database is.
 func (s *searchServer) databaseIsAway(t *testing.T, url string) {
 	pods := []string{"pod.payments.web-1-a", "pod.payments.web-1-b", "pod.default.job-x", "pod.default.bare"}
-	query := "kind:Pod cluster:" + cluster1
-	finds(t, s.ocm, query, pods...)
-	watching := must(s.ocm.SearchV1alpha1().FleetResources(cluster1).Watch(t.Context(), metav1.ListOptions{FieldSelector: "kind=Pod"}))(t)
+	query := "kind:Pod cluster:" + framework.Cluster1
+	finds(t, s.OCM, query, pods...)
+	watching := framework.Must(s.OCM.SearchV1alpha1().FleetResources(framework.Cluster1).Watch(t.Context(), metav1.ListOptions{FieldSelector: "kind=Pod"}))(t)
 	defer watching.Stop()
 	wantEvents(t, watching, watch.Added, pods...)
 
-	config := must(pgx.ParseConfig(url))(t)
+	config := framework.Must(pgx.ParseConfig(url))(t)
 	database := pgx.Identifier{config.Database}.Sanitize()
 	config.Database = "postgres"
-	admin := must(pgx.ConnectConfig(t.Context(), config))(t)
+	admin := framework.Must(pgx.ConnectConfig(t.Context(), config))(t)
 	defer func() {
 		if err := admin.Close(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
@@ -97,18 +98,18 @@ func (s *searchServer) databaseIsAway(t *testing.T, url string) {
 	}()
 	allow := func(yes bool) {
 		t.Helper()
-		must(admin.Exec(t.Context(), fmt.Sprintf("ALTER DATABASE %s ALLOW_CONNECTIONS %t", database, yes)))(t)
+		framework.Must(admin.Exec(t.Context(), fmt.Sprintf("ALTER DATABASE %s ALLOW_CONNECTIONS %t", database, yes)))(t)
 	}
 	allow(false)
-	must(admin.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = "+strings.ReplaceAll(database, `"`, "'")))(t)
+	framework.Must(admin.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = "+strings.ReplaceAll(database, `"`, "'")))(t)
 	// A client that tries again by itself would wait for what does not come back here.
 	hub := s.Hub.AdminConfig()
 	hub.Wrap(func(inner http.RoundTripper) http.RoundTripper { return impatient{inner} })
-	client := ocmClient(t, hub, nil)
-	requests := searchEndpoints(cluster1)
+	client := framework.OCMClient(t, hub, nil)
+	requests := searchEndpoints(framework.Cluster1)
 	maps.Copy(requests, map[string]func(context.Context, versioned.Interface) error{
 		"a report": func(ctx context.Context, _ versioned.Interface) error {
-			return s.reporter.agent.ocm.SearchV1alpha1().RESTClient().Post().AbsPath(syncPath(cluster1)).
+			return s.reporter.agent.OCM.SearchV1alpha1().RESTClient().Post().AbsPath(syncPath(framework.Cluster1)).
 				SetHeader("Content-Type", "application/json").Body([]byte("{}")).MaxRetries(0).Do(ctx).Error()
 		},
 	})
@@ -118,7 +119,7 @@ func (s *searchServer) databaseIsAway(t *testing.T, url string) {
 		}
 		var err error
 		// What is known of inventories may be a second old.
-		eventually(t, what+" fails", func(ctx context.Context) error {
+		framework.Eventually(t, what+" fails", func(ctx context.Context) error {
 			if err = request(ctx, client); err == nil {
 				return errors.New("it is answered")
 			}
@@ -132,17 +133,17 @@ func (s *searchServer) databaseIsAway(t *testing.T, url string) {
 			t.Errorf("%s tells about the database: %v", what, err)
 		}
 	}
-	answer := must(graphqlPost(t.Context(), client, `{searchComplete(property: "kind")}`, nil))(t)
+	answer := framework.Must(graphqlPost(t.Context(), client, `{searchComplete(property: "kind")}`, nil))(t)
 	if len(answer.Errors) == 0 || !strings.Contains(fmt.Sprint(answer.Errors), "is not available at the moment") || strings.Contains(fmt.Sprint(answer.Errors), config.Host) || strings.Contains(fmt.Sprint(answer.Errors), "SQLSTATE") {
 		t.Errorf("graphql: got %+v", answer)
 	}
 
 	allow(true)
 	start := time.Now()
-	finds(t, s.ocm, query, pods...)
+	finds(t, s.OCM, query, pods...)
 	t.Logf("searches are answered %v after the database is back", time.Since(start).Round(time.Millisecond))
 	s.reporter.changes(t, inventory.Sync{AddResources: []inventory.Resource{s.reporter.resource("Pod", "default", "back", nil)}})
-	finds(t, s.ocm, query, append(pods, "pod.default.back")...)
+	finds(t, s.OCM, query, append(pods, "pod.default.back")...)
 	// A watch goes on or ends, so that its client begins again. What it must not is stay silent.
 	for event := range untilSilent(t, watching) {
 		if object, ok := event.Object.(*searchv1alpha1.FleetResource); event.Type == watch.Error || ok && event.Type == watch.Added && object.Name == "pod.default.back" {
@@ -172,7 +173,7 @@ func untilSilent(t *testing.T, watching watch.Interface) iter.Seq[watch.Event] {
 				if !open || !yield(event) {
 					return
 				}
-			case <-time.After(patience):
+			case <-time.After(framework.Patience):
 				t.Error("the watch tells nothing")
 				return
 			}
@@ -183,7 +184,7 @@ func untilSilent(t *testing.T, watching watch.Interface) iter.Seq[watch.Event] {
 // fileOf writes a file in the directory of the test.
 func fileOf(t *testing.T, name, content string) string {
 	t.Helper()
-	file := filepath.Join(ownDir(t), name)
+	file := filepath.Join(framework.OwnDir(t), name)
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/pkg/search/postgres/postgrestest"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -35,13 +36,13 @@ type publicDatabase struct{ connection *pgx.Conn }
 
 func newPublicDatabase(t *testing.T, url string) *publicDatabase {
 	t.Helper()
-	d := &publicDatabase{connection: must(pgx.Connect(t.Context(), url))(t)}
+	d := &publicDatabase{connection: framework.Must(pgx.Connect(t.Context(), url))(t)}
 	t.Cleanup(func() {
 		if err := d.connection.Close(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
 		}
 	})
-	must(d.connection.Exec(t.Context(), publicTables))(t)
+	framework.Must(d.connection.Exec(t.Context(), publicTables))(t)
 	return d
 }
 
@@ -54,7 +55,7 @@ func (d *publicDatabase) has(t *testing.T, cluster string, resources []inventory
 		if cluster == localhub.HubClusterName {
 			properties["_hubClusterResource"] = json.RawMessage(`"true"`)
 		}
-		batch.Queue("INSERT INTO search.resources VALUES ($1, $2, $3)", resource.UID, cluster, string(must(json.Marshal(properties))(t)))
+		batch.Queue("INSERT INTO search.resources VALUES ($1, $2, $3)", resource.UID, cluster, string(framework.Must(json.Marshal(properties))(t)))
 	}
 	for _, edge := range edges {
 		batch.Queue("INSERT INTO search.edges VALUES ($1, $2, $3, $4, $5, $6)", edge.SourceUID, edge.SourceKind, edge.DestUID, edge.DestKind, edge.EdgeType, cluster)
@@ -88,22 +89,22 @@ func (s *searchServer) readsPublicDatabase(t *testing.T) {
 	}
 	to := func(name string, groups ...string) *versioned.Clientset {
 		config, err := server.UserConfig(name, groups...)
-		return ocmClient(t, config, err)
+		return framework.OCMClient(t, config, err)
 	}
 	viewer, lister, nothing := s.searcher(t, unique("viewer")), s.searcher(t, unique("lister")), s.searcher(t, unique("nothing"))
-	viewer.views(t, cluster1)
-	lister.may(t, "seen", listing("", []string{"pods", "secrets"}))
-	lister.may(t, "unseen", listing("", []string{"configmaps"}, "two"))
+	viewer.views(t, framework.Cluster1)
+	lister.May(t, "seen", listing("", []string{"pods", "secrets"}))
+	lister.May(t, "unseen", listing("", []string{"configmaps"}, "two"))
 	pods := []string{"pod.payments.web-1-a", "pod.payments.web-1-b", "pod.default.job-x", "pod.default.bare"}
-	admin, asViewer, asLister := to("admin", "system:masters"), to(viewer.name), to(lister.name)
+	admin, asViewer, asLister := to("admin", "system:masters"), to(viewer.Name), to(lister.Name)
 
 	t.Run("searches", func(t *testing.T) {
 		finds(t, asViewer, "kind:Pod", pods...)
 		finds(t, asLister, "", "pod.seen.one", "pod.seen.two", "secret.seen.one", "secret.seen.two", "configmap.unseen.two")
-		finds(t, to(nothing.name), "")
+		finds(t, to(nothing.Name), "")
 		finds(t, admin, "kind:Pod cluster:elsewhere", pods...)
 		finds(t, admin, "kind:Pod cluster:"+hub.name, "pod.seen.one", "pod.seen.two", "pod.unseen.one", "pod.unseen.two")
-		finds(t, admin, "kind:Secret cluster:elsewhere,"+cluster1)
+		finds(t, admin, "kind:Secret cluster:elsewhere,"+framework.Cluster1)
 		finds(t, asViewer, "kind:pod status!=Running", pods[1:]...)
 		finds(t, asViewer, "restarts>8", "pod.payments.web-1-b", "pod.default.job-x")
 		finds(t, asViewer, "NGINX running payments", "pod.payments.web-1-a")
@@ -115,17 +116,17 @@ func (s *searchServer) readsPublicDatabase(t *testing.T) {
 	t.Run("related", func(t *testing.T) {
 		request := textQuery("kind:ReplicaSet")
 		request.Output = searchv1alpha1.OutputRelated
-		related := must(search(t.Context(), asViewer, request))(t).Related
+		related := framework.Must(search(t.Context(), asViewer, request))(t).Related
 		if len(related) != 2 || related[0].Kind != "Deployment" || related[1].Kind != "Pod" || !slices.Equal(uids(related[1].Items), pods[:2]) {
 			t.Errorf("got %+v", related)
 		}
 	})
 	t.Run("values and properties", func(t *testing.T) {
-		values := must(completed(t.Context(), asViewer, searchv1alpha1.SearchCompletionSpec{Property: "kind"}))(t).Values
+		values := framework.Must(completed(t.Context(), asViewer, searchv1alpha1.SearchCompletionSpec{Property: "kind"}))(t).Values
 		if got, want := counted(values), "ConfigMap:1 Deployment:1 Node:1 Pod:4 ReplicaSet:1"; got != want {
 			t.Errorf("kinds are %s, not %s", got, want)
 		}
-		schema := must(asViewer.SearchV1alpha1().SearchSchemas().Create(t.Context(), &searchv1alpha1.SearchSchema{}, metav1.CreateOptions{}))(t)
+		schema := framework.Must(asViewer.SearchV1alpha1().SearchSchemas().Create(t.Context(), &searchv1alpha1.SearchSchema{}, metav1.CreateOptions{}))(t)
 		var names []string
 		for _, property := range schema.Status.Properties {
 			names = append(names, property.Name)
@@ -137,54 +138,54 @@ func (s *searchServer) readsPublicDatabase(t *testing.T) {
 	t.Run("objects", func(t *testing.T) {
 		objects := asViewer.SearchV1alpha1().FleetResources(metav1.NamespaceAll)
 		options := metav1.ListOptions{FieldSelector: "kind=Pod", LabelSelector: "app", Limit: 2}
-		first := must(objects.List(t.Context(), options))(t)
+		first := framework.Must(objects.List(t.Context(), options))(t)
 		options.Continue = first.Continue
-		second := must(objects.List(t.Context(), options))(t)
+		second := framework.Must(objects.List(t.Context(), options))(t)
 		if got := objectNames(append(first.Items, second.Items...)); len(first.Items) != 2 || !slices.Equal(got, slices.Sorted(slices.Values(pods[:3]))) {
 			t.Errorf("the first chunk has %d, and all are %v", len(first.Items), got)
 		}
-		own := asViewer.SearchV1alpha1().FleetResources(cluster1)
-		if got := must(own.Get(t.Context(), "deployment.payments.web", metav1.GetOptions{}))(t); got.Resource.APIGroup != "apps" || got.Labels["app"] != "web" {
+		own := asViewer.SearchV1alpha1().FleetResources(framework.Cluster1)
+		if got := framework.Must(own.Get(t.Context(), "deployment.payments.web", metav1.GetOptions{}))(t); got.Resource.APIGroup != "apps" || got.Labels["app"] != "web" {
 			t.Errorf("got %+v", got)
 		}
-		for _, hidden := range []struct{ cluster, name string }{{cluster1, "secret.default.top"}, {elsewhere.name, "node.node-1"}, {hub.name, "pod.seen.one"}} {
+		for _, hidden := range []struct{ cluster, name string }{{framework.Cluster1, "secret.default.top"}, {elsewhere.name, "node.node-1"}, {hub.name, "pod.seen.one"}} {
 			if _, err := asViewer.SearchV1alpha1().FleetResources(hidden.cluster).Get(t.Context(), hidden.name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 				t.Errorf("%s of %s: %v", hidden.name, hidden.cluster, err)
 			}
 		}
-		watching := must(own.Watch(t.Context(), metav1.ListOptions{
+		watching := framework.Must(own.Watch(t.Context(), metav1.ListOptions{
 			FieldSelector: "kind=Pod", SendInitialEvents: ptr.To(true), AllowWatchBookmarks: true, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
 		}))(t)
 		defer watching.Stop()
 		wantEvents(t, watching, "ADDED", pods...)
 	})
 	t.Run("graphql", func(t *testing.T) {
-		got := must(graphqlPost(t.Context(), asViewer, consoleQuery, map[string]any{"input": []any{map[string]any{"keywords": []string{"nginx", "crash"}}}}))(t)
+		got := framework.Must(graphqlPost(t.Context(), asViewer, consoleQuery, map[string]any{"input": []any{map[string]any{"keywords": []string{"nginx", "crash"}}}}))(t)
 		if results := got.Data.Search; len(results) != 1 || results[0].Count != 1 || results[0].Items[0]["name"] != "web-1-b" {
 			t.Errorf("got %+v", got)
 		}
-		if got := must(graphqlPost(t.Context(), asViewer, "{messages{id description}}", nil))(t); len(got.Errors) > 0 || len(got.Data.Messages) > 0 {
+		if got := framework.Must(graphqlPost(t.Context(), asViewer, "{messages{id description}}", nil))(t); len(got.Errors) > 0 || len(got.Data.Messages) > 0 {
 			t.Errorf("got %+v", got)
 		}
 	})
 	t.Run("inventories", func(t *testing.T) {
-		got := must(asViewer.SearchV1alpha1().Inventories(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{}))(t).Items
-		if len(got) != 1 || got[0].Name != cluster1 || got[0].Status.State != searchv1alpha1.InventoryReporting || got[0].Status.Resources != 8 || got[0].Status.Edges != 5 {
+		got := framework.Must(asViewer.SearchV1alpha1().Inventories(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{}))(t).Items
+		if len(got) != 1 || got[0].Name != framework.Cluster1 || got[0].Status.State != searchv1alpha1.InventoryReporting || got[0].Status.Resources != 8 || got[0].Status.Edges != 5 {
 			t.Errorf("got %+v", got)
 		}
 	})
 	t.Run("what the indexer writes is found", func(t *testing.T) {
-		database.has(t, cluster1, []inventory.Resource{s.reporter.resource("Widget", "shop", "late", nil)}, nil)
+		database.has(t, framework.Cluster1, []inventory.Resource{s.reporter.resource("Widget", "shop", "late", nil)}, nil)
 		if err := same(searched(t, asViewer, "kind:Widget"), []string{"widget.shop.late"}); err != nil {
 			t.Error(err)
 		}
 	})
 	t.Run("reports are refused", func(t *testing.T) {
-		agent := to(localhub.AgentUser(cluster1), localhub.AgentGroup(cluster1))
+		agent := to(localhub.AgentUser(framework.Cluster1), localhub.AgentGroup(framework.Cluster1))
 		for what, report := range map[string]inventory.Sync{"nothing": {}, "a change": {AddResources: []inventory.Resource{s.reporter.resource("Widget", "shop", "reported", nil)}}} {
 			for _, full := range []bool{false, true} {
 				// Agents take this for a hub that does not serve reports, and ask every few minutes.
-				_, err := postReport(t.Context(), agent, syncPath(cluster1), full, report)
+				_, err := postReport(t.Context(), agent, syncPath(framework.Cluster1), full, report)
 				status := isRefused(t, err, http.StatusMethodNotAllowed)
 				for _, text := range []string{"public-postgres", "read-only"} {
 					if !strings.Contains(status.Message, text) {
@@ -197,8 +198,8 @@ func (s *searchServer) readsPublicDatabase(t *testing.T) {
 	})
 	t.Run("what is revoked is found no more", func(t *testing.T) {
 		c := s.searcher(t, unique("granted"))
-		client := to(c.name)
-		revoke := c.views(t, cluster1)
+		client := to(c.Name)
+		revoke := c.views(t, framework.Cluster1)
 		finds(t, client, "kind:Pod", pods...)
 		revoke()
 		finds(t, client, "kind:Pod")

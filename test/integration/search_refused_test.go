@@ -12,6 +12,7 @@ import (
 
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
 // searchEndpoints is one request to each endpoint of search, about a cluster.
@@ -83,15 +84,15 @@ func TestSearchIsForThoseWithARole(t *testing.T) {
 	s := shared(t).smallFleet(t)
 	nobody, viewsOnly := newCaller(t, s.Hub, unique("nobody")), newCaller(t, s.Hub, unique("views-only"))
 	viewsOnly.views(t, s.seen.name)
-	anonymous := ocmClient(t, s.Hub.AnonymousConfig(), nil)
+	anonymous := framework.OCMClient(t, s.Hub.AnonymousConfig(), nil)
 	for what, request := range searchEndpoints(s.seen.name) {
 		t.Run(what, func(t *testing.T) {
-			for who, client := range map[string]versioned.Interface{"anonymous": anonymous, "without a role": nobody.ocm, "who views the cluster only": viewsOnly.ocm, "an agent": s.seen.agent.ocm} {
+			for who, client := range map[string]versioned.Interface{"anonymous": anonymous, "without a role": nobody.OCM, "who views the cluster only": viewsOnly.OCM, "an agent": s.seen.agent.OCM} {
 				if err := request(t.Context(), client); !apierrors.IsForbidden(err) {
 					t.Errorf("%s: got %v, not 403", who, err)
 				}
 			}
-			for who, client := range map[string]versioned.Interface{"an administrator": s.ocm, "who may search": s.viewer.ocm} {
+			for who, client := range map[string]versioned.Interface{"an administrator": s.OCM, "who may search": s.viewer.OCM} {
 				if err := request(t.Context(), client); err != nil {
 					t.Errorf("%s: %v", who, err)
 				}
@@ -100,7 +101,7 @@ func TestSearchIsForThoseWithARole(t *testing.T) {
 	}
 	for what, request := range reportEndpoints(s.seen.name) {
 		t.Run(what, func(t *testing.T) {
-			for who, client := range map[string]versioned.Interface{"anonymous": anonymous, "without a role": nobody.ocm, "who may search": s.viewer.ocm, "another agent": s.hidden.agent.ocm} {
+			for who, client := range map[string]versioned.Interface{"anonymous": anonymous, "without a role": nobody.OCM, "who may search": s.viewer.OCM, "another agent": s.hidden.agent.OCM} {
 				if err := request(t.Context(), client); !apierrors.IsForbidden(err) {
 					t.Errorf("%s: got %v, not 403", who, err)
 				}
@@ -118,14 +119,14 @@ func TestSearchRoles(t *testing.T) {
 			c := newCaller(t, s.Hub, unique(role))
 			c.bindEverywhere(t, role)
 			c.views(t, s.seen.name)
-			eventually(t, "a search finds what is on the cluster", func(ctx context.Context) error {
-				result, err := search(ctx, c.ocm, textQuery("cluster:"+s.seen.name+" kind:Node"))
+			framework.Eventually(t, "a search finds what is on the cluster", func(ctx context.Context) error {
+				result, err := search(ctx, c.OCM, textQuery("cluster:"+s.seen.name+" kind:Node"))
 				if err != nil {
 					return err
 				}
 				return same(result, []string{"node.node-1"})
 			})
-			if result := searched(t, c.ocm, "cluster:"+s.hidden.name); result.Count != 0 {
+			if result := searched(t, c.OCM, "cluster:"+s.hidden.name); result.Count != 0 {
 				t.Errorf("%d resources are found on a cluster that may not be viewed", result.Count)
 			}
 		})
@@ -137,7 +138,7 @@ func TestSearchRefused(t *testing.T) {
 	f := shared(t)
 	searchOf := func(request searchv1alpha1.SearchRequest) func(context.Context) error {
 		return func(ctx context.Context) error {
-			_, err := search(ctx, f.ocm, request)
+			_, err := search(ctx, f.OCM, request)
 			return err
 		}
 	}
@@ -149,7 +150,7 @@ func TestSearchRefused(t *testing.T) {
 	}
 	several := func(spec searchv1alpha1.SearchSpec) func(context.Context) error {
 		return func(ctx context.Context) error {
-			_, err := f.ocm.SearchV1alpha1().Searches().Create(ctx, &searchv1alpha1.Search{Spec: spec}, metav1.CreateOptions{})
+			_, err := f.OCM.SearchV1alpha1().Searches().Create(ctx, &searchv1alpha1.Search{Spec: spec}, metav1.CreateOptions{})
 			return err
 		}
 	}
@@ -186,21 +187,21 @@ func TestSearchRefused(t *testing.T) {
 		"one and several":    {several(searchv1alpha1.SearchSpec{SearchRequest: pods, Searches: []searchv1alpha1.SearchRequest{pods}}), "spec.searches", nil},
 		"too many at a time": {several(searchv1alpha1.SearchSpec{Searches: make([]searchv1alpha1.SearchRequest, 101)}), "spec.searches", []string{"100"}},
 		"values of no property": {func(ctx context.Context) error {
-			_, err := f.ocm.SearchV1alpha1().SearchCompletions().Create(ctx, &searchv1alpha1.SearchCompletion{}, metav1.CreateOptions{})
+			_, err := f.OCM.SearchV1alpha1().SearchCompletions().Create(ctx, &searchv1alpha1.SearchCompletion{}, metav1.CreateOptions{})
 			return err
 		}, "spec.property", nil},
 		"values of what is no property": {func(ctx context.Context) error {
-			_, err := f.ocm.SearchV1alpha1().SearchCompletions().Create(ctx, &searchv1alpha1.SearchCompletion{
+			_, err := f.OCM.SearchV1alpha1().SearchCompletions().Create(ctx, &searchv1alpha1.SearchCompletion{
 				Spec: searchv1alpha1.SearchCompletionSpec{Property: "a b"}}, metav1.CreateOptions{})
 			return err
 		}, "spec.property", []string{"a b", "is not the name of a property"}},
 		"values under a bad query": {func(ctx context.Context) error {
-			_, err := f.ocm.SearchV1alpha1().SearchCompletions().Create(ctx, &searchv1alpha1.SearchCompletion{
+			_, err := f.OCM.SearchV1alpha1().SearchCompletions().Create(ctx, &searchv1alpha1.SearchCompletion{
 				Spec: searchv1alpha1.SearchCompletionSpec{Property: "kind", SearchTerms: searchv1alpha1.SearchTerms{Query: "kind==Pod"}}}, metav1.CreateOptions{})
 			return err
 		}, "spec.query", []string{"position 4"}},
 		"properties under a bad query": {func(ctx context.Context) error {
-			_, err := f.ocm.SearchV1alpha1().SearchSchemas().Create(ctx, &searchv1alpha1.SearchSchema{Spec: searchv1alpha1.SearchTerms{Query: "kind==Pod"}}, metav1.CreateOptions{})
+			_, err := f.OCM.SearchV1alpha1().SearchSchemas().Create(ctx, &searchv1alpha1.SearchSchema{Spec: searchv1alpha1.SearchTerms{Query: "kind==Pod"}}, metav1.CreateOptions{})
 			return err
 		}, "spec.query", []string{"position 4"}},
 	} {

@@ -20,6 +20,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -38,7 +39,7 @@ type searchServer struct {
 // TestSearchServer goes through what the operator of a server with search does to it.
 func TestSearchServer(t *testing.T) {
 	t.Parallel()
-	searchDir := filepath.Join(ownDir(t), "search")
+	searchDir := filepath.Join(framework.OwnDir(t), "search")
 	s := newSearchServer(t, "--search-data-dir="+searchDir)
 	t.Run("after a restart everything is found at once", s.restarts)
 	t.Run("what was acknowledged outlasts a kill", s.killed)
@@ -51,15 +52,15 @@ func TestSearchServer(t *testing.T) {
 // newSearchServer starts a hub and a server, behind it, with these flags of search.
 func newSearchServer(t *testing.T, args ...string) *searchServer {
 	t.Helper()
-	dir := ownDir(t)
-	hub := must(localhub.NewCluster(localhub.ClusterOptions{Name: "hub", Dir: filepath.Join(dir, "hub"), NoFsync: true}))(t)
-	stopLater(t, hub.Stop)
-	etcd := must(localhub.NewEtcd("etcd", filepath.Join(dir, "etcd"), localhub.BinDir(), filepath.Join(dir, "etcd.log"), false))(t)
-	stopLater(t, etcd.Stop)
+	dir := framework.OwnDir(t)
+	hub := framework.Must(localhub.NewCluster(localhub.ClusterOptions{Name: "hub", Dir: filepath.Join(dir, "hub"), NoFsync: true}))(t)
+	framework.StopLater(t, hub.Stop)
+	etcd := framework.Must(localhub.NewEtcd("etcd", filepath.Join(dir, "etcd"), localhub.BinDir(), filepath.Join(dir, "etcd.log"), false))(t)
+	framework.StopLater(t, etcd.Stop)
 	if err := errors.Join(hub.Start(t.Context()), etcd.Start(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	s := &searchServer{fleet: &fleet{Fleet: &localhub.Fleet{Hub: hub}}, dir: dir, etcd: etcd.Endpoint}
+	s := &searchServer{fleet: &fleet{&framework.Fleet{Fleet: &localhub.Fleet{Hub: hub}}}, dir: dir, etcd: etcd.Endpoint}
 	s.Server = s.another(t, "first", args...)
 	if err := s.Server.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -67,26 +68,26 @@ func newSearchServer(t *testing.T, args ...string) *searchServer {
 	if err := s.Server.Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.connect(t.Context()); err != nil {
+	if err := s.Connect(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	config, err := s.Server.UserConfig("admin", "system:masters")
-	s.direct = ocmClient(t, config, err)
-	if err := localhub.JoinCluster(t.Context(), hub, cluster1); err != nil {
+	s.direct = framework.OCMClient(t, config, err)
+	if err := localhub.JoinCluster(t.Context(), hub, framework.Cluster1); err != nil {
 		t.Fatal(err)
 	}
-	s.reporter = s.reporterFor(t, cluster1)
+	s.reporter = s.reporterFor(t, framework.Cluster1)
 	return s
 }
 
 // another makes a server that shares the etcd.
 func (s *searchServer) another(t *testing.T, name string, args ...string) *localhub.APIServer {
 	t.Helper()
-	server := must(localhub.NewAPIServer(localhub.APIServerOptions{
+	server := framework.Must(localhub.NewAPIServer(localhub.APIServerOptions{
 		Hub: s.Hub, Name: name, Dir: filepath.Join(s.dir, name), PKIDir: filepath.Join(s.dir, "pki"), LogDir: s.dir,
 		EtcdServers: []string{s.etcd}, Args: args,
 	}))(t)
-	stopLater(t, server.Stop)
+	framework.StopLater(t, server.Stop)
 	return server
 }
 
@@ -94,10 +95,10 @@ func (s *searchServer) restarts(t *testing.T) {
 	resources, edges := s.reporter.shop()
 	s.reporter.has(t, resources, edges...)
 	pods := []string{"pod.payments.web-1-a", "pod.payments.web-1-b", "pod.default.job-x", "pod.default.bare"}
-	before := must(s.ocm.SearchV1alpha1().FleetResources(cluster1).List(t.Context(), metav1.ListOptions{}))(t)
-	page := textQuery("kind:Pod cluster:" + cluster1)
+	before := framework.Must(s.OCM.SearchV1alpha1().FleetResources(framework.Cluster1).List(t.Context(), metav1.ListOptions{}))(t)
+	page := textQuery("kind:Pod cluster:" + framework.Cluster1)
 	page.Limit = new(int32(1))
-	first := must(search(t.Context(), s.direct, page))(t)
+	first := framework.Must(search(t.Context(), s.direct, page))(t)
 	for what, again := range map[string]func() error{
 		"a kill":          func() error { return s.Server.Process.Restart(t.Context()) },
 		"an orderly stop": func() error { return errors.Join(s.Server.Stop(t.Context()), s.Server.Process.Start(t.Context())) },
@@ -109,33 +110,33 @@ func (s *searchServer) restarts(t *testing.T) {
 		if err := same(searched(t, s.direct, page.Query), pods); err != nil {
 			t.Errorf("after %s: %v", what, err)
 		}
-		request := textQuery("kind:ReplicaSet cluster:" + cluster1)
+		request := textQuery("kind:ReplicaSet cluster:" + framework.Cluster1)
 		request.Output = searchv1alpha1.OutputRelated
-		if got := must(search(t.Context(), s.direct, request))(t); len(got.Related) != 2 {
+		if got := framework.Must(search(t.Context(), s.direct, request))(t); len(got.Related) != 2 {
 			t.Errorf("after %s, related are %+v", what, got.Related)
 		}
 	}
-	eventually(t, "the hub passes requests on again", func(ctx context.Context) error {
-		_, err := search(ctx, s.ocm, textQuery("kind:Pod"))
+	framework.Eventually(t, "the hub passes requests on again", func(ctx context.Context) error {
+		_, err := search(ctx, s.OCM, textQuery("kind:Pod"))
 		return err
 	})
 	// Objects have their versions still; what has changed before may be forgotten.
-	after := must(s.direct.SearchV1alpha1().FleetResources(cluster1).List(t.Context(), metav1.ListOptions{}))(t)
+	after := framework.Must(s.direct.SearchV1alpha1().FleetResources(framework.Cluster1).List(t.Context(), metav1.ListOptions{}))(t)
 	if after.ResourceVersion < before.ResourceVersion && len(after.ResourceVersion) <= len(before.ResourceVersion) || len(after.Items) != len(before.Items) {
 		t.Errorf("%d objects at version %s have become %d at version %s", len(before.Items), before.ResourceVersion, len(after.Items), after.ResourceVersion)
 	}
 	s.reporter.changes(t, inventory.Sync{AddResources: []inventory.Resource{s.reporter.resource("ConfigMap", "default", "after", nil)}})
 	page.Continue = first.Continue
 	if s.lasting {
-		watching := must(s.direct.SearchV1alpha1().FleetResources(cluster1).Watch(t.Context(), metav1.ListOptions{ResourceVersion: before.ResourceVersion}))(t)
+		watching := framework.Must(s.direct.SearchV1alpha1().FleetResources(framework.Cluster1).Watch(t.Context(), metav1.ListOptions{ResourceVersion: before.ResourceVersion}))(t)
 		defer watching.Stop()
 		wantEvent(t, watching, watch.Added, "configmap.default.after")
-		if second := must(search(t.Context(), s.direct, page))(t); len(second.Items) != 1 || second.Items[0].UID == first.Items[0].UID {
+		if second := framework.Must(search(t.Context(), s.direct, page))(t); len(second.Items) != 1 || second.Items[0].UID == first.Items[0].UID {
 			t.Errorf("a continue token of the server before leads to %+v", second.Items)
 		}
 		return
 	}
-	watching, err := s.direct.SearchV1alpha1().FleetResources(cluster1).Watch(t.Context(), metav1.ListOptions{ResourceVersion: "1"})
+	watching, err := s.direct.SearchV1alpha1().FleetResources(framework.Cluster1).Watch(t.Context(), metav1.ListOptions{ResourceVersion: "1"})
 	expired(t, watching, err)
 	if _, err := search(t.Context(), s.direct, page); !apierrors.IsResourceExpired(err) {
 		t.Errorf("a continue token of the server before: %v", err)
@@ -149,14 +150,14 @@ func (s *searchServer) killed(t *testing.T) {
 	var mu sync.Mutex
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	agent, err := config.UserConfig(localhub.AgentUser(cluster1), localhub.AgentGroup(cluster1))
-	client := ocmClient(t, agent, err)
+	agent, err := config.UserConfig(localhub.AgentUser(framework.Cluster1), localhub.AgentGroup(framework.Cluster1))
+	client := framework.OCMClient(t, agent, err)
 	var reporting sync.WaitGroup
 	reporting.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
 			widget := s.reporter.resource("Widget", "killed", fmt.Sprintf("w-%05d", i), nil)
 			requestCtx, done := context.WithTimeout(t.Context(), 5*time.Second)
-			_, err := postReport(requestCtx, client, syncPath(cluster1), false, inventory.Sync{AddResources: []inventory.Resource{widget}})
+			_, err := postReport(requestCtx, client, syncPath(framework.Cluster1), false, inventory.Sync{AddResources: []inventory.Resource{widget}})
 			done()
 			mu.Lock()
 			if err == nil {
@@ -172,7 +173,7 @@ func (s *searchServer) killed(t *testing.T) {
 		return len(acknowledged)
 	}
 	for kill := range kills {
-		eventually(t, "reports are acknowledged", func(context.Context) error {
+		framework.Eventually(t, "reports are acknowledged", func(context.Context) error {
 			if n := count(); n < (kill+1)*between {
 				return fmt.Errorf("%d are", n)
 			}
@@ -214,9 +215,9 @@ func (s *searchServer) reviews(t *testing.T) {
 	}
 	hub.changes(t, inventory.Sync{AddResources: pods})
 	viewer, lister, nothing := s.searcher(t, "viewer"), s.searcher(t, "lister"), s.searcher(t, "nothing")
-	viewer.views(t, cluster1)
-	lister.may(t, "seen", listing("", []string{"pods"}))
-	lister.may(t, "unseen", listing("", []string{"configmaps"}, "two"))
+	viewer.views(t, framework.Cluster1)
+	lister.May(t, "seen", listing("", []string{"pods"}))
+	lister.May(t, "unseen", listing("", []string{"configmaps"}, "two"))
 
 	args := s.Server.Args
 	s.Server.Args = append(slices.Clone(args), "--search-visibility=Reviews")
@@ -224,15 +225,15 @@ func (s *searchServer) reviews(t *testing.T) {
 		t.Fatal(err)
 	}
 	direct := func(c *caller) *versioned.Clientset {
-		config, err := s.Server.UserConfig(c.name)
-		return ocmClient(t, config, err)
+		config, err := s.Server.UserConfig(c.Name)
+		return framework.OCMClient(t, config, err)
 	}
 	query := "kind:Pod,ConfigMap,Secret,Deployment namespace:seen,unseen,payments"
 	for range 2 {
 		finds(t, direct(lister), query, "pod.seen.one", "pod.seen.two", "configmap.unseen.two")
 		finds(t, direct(viewer), query, "pod.payments.web-1-a", "pod.payments.web-1-b", "deployment.payments.web")
 		finds(t, direct(nothing), query)
-		finds(t, s.direct, query+" cluster:"+cluster1, "pod.payments.web-1-a", "pod.payments.web-1-b", "deployment.payments.web")
+		finds(t, s.direct, query+" cluster:"+framework.Cluster1, "pod.payments.web-1-a", "pod.payments.web-1-b", "deployment.payments.web")
 	}
 	s.Server.Args = args
 	if err := errors.Join(s.Server.Stop(t.Context()), s.Server.Process.Start(t.Context())); err != nil {
@@ -266,19 +267,19 @@ func (s *searchServer) withoutSearch(t *testing.T) {
 	if err := server.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	config := must(server.UserConfig("admin", "system:masters"))(t)
-	client := ocmClient(t, config, nil)
-	for what, request := range searchEndpoints(cluster1) {
+	config := framework.Must(server.UserConfig("admin", "system:masters"))(t)
+	client := framework.OCMClient(t, config, nil)
+	for what, request := range searchEndpoints(framework.Cluster1) {
 		if err := request(t.Context(), client); !apierrors.IsNotFound(err) {
 			t.Errorf("%s: got %v, not 404", what, err)
 		}
 	}
-	for what, request := range reportEndpoints(cluster1) {
+	for what, request := range reportEndpoints(framework.Cluster1) {
 		if err := request(t.Context(), client); !apierrors.IsNotFound(err) {
 			t.Errorf("%s: got %v, not 404", what, err)
 		}
 	}
-	groups := must(must(discovery.NewDiscoveryClientForConfig(config))(t).ServerGroups())(t)
+	groups := framework.Must(framework.Must(discovery.NewDiscoveryClientForConfig(config))(t).ServerGroups())(t)
 	served := false
 	for _, group := range groups.Groups {
 		if group.Name == searchv1alpha1.GroupName {
@@ -289,7 +290,7 @@ func (s *searchServer) withoutSearch(t *testing.T) {
 	if !served {
 		t.Error("the other groups are not served")
 	}
-	if _, err := client.RbacV1alpha1().ClusterPermissions(cluster1).List(t.Context(), metav1.ListOptions{}); err != nil {
+	if _, err := client.RbacV1alpha1().ClusterPermissions(framework.Cluster1).List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Error(err)
 	}
 }

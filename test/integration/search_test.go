@@ -17,6 +17,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
 // smallFleet is two clusters with the same few resources, and somebody who may view the first.
@@ -60,7 +61,7 @@ func (f *fleet) smallFleet(t *testing.T) *smallFleet {
 		}
 	}
 	s.viewer.views(t, s.seen.name)
-	finds(t, s.viewer.ocm, "kind:Node", uidOf("Node", "", "node-1"))
+	finds(t, s.viewer.OCM, "kind:Node", uidOf("Node", "", "node-1"))
 	return s
 }
 
@@ -107,16 +108,16 @@ func searchQueries(t *testing.T, f *fleet) {
 	} {
 		terms := test.terms
 		t.Run(what, func(t *testing.T) {
-			result := must(search(t.Context(), s.viewer.ocm, searchv1alpha1.SearchRequest{SearchTerms: terms}))(t)
+			result := framework.Must(search(t.Context(), s.viewer.OCM, searchv1alpha1.SearchRequest{SearchTerms: terms}))(t)
 			if err := same(result, test.want); err != nil {
 				t.Errorf("want %v: %v", test.want, err)
 			}
 			// An administrator finds the same on each cluster.
 			terms.Filters = append(slices.Clone(terms.Filters), searchv1alpha1.SearchFilter{Property: "cluster", Values: []string{s.hidden.name}})
-			if err := same(must(search(t.Context(), s.ocm, searchv1alpha1.SearchRequest{SearchTerms: terms}))(t), test.want); err != nil {
+			if err := same(framework.Must(search(t.Context(), s.OCM, searchv1alpha1.SearchRequest{SearchTerms: terms}))(t), test.want); err != nil {
 				t.Errorf("as administrator, want %v: %v", test.want, err)
 			}
-			if result := must(search(t.Context(), s.viewer.ocm, searchv1alpha1.SearchRequest{SearchTerms: terms}))(t); result.Count != 0 || len(result.Items) > 0 {
+			if result := framework.Must(search(t.Context(), s.viewer.OCM, searchv1alpha1.SearchRequest{SearchTerms: terms}))(t); result.Count != 0 || len(result.Items) > 0 {
 				t.Errorf("on a cluster that may not be viewed: %+v", result)
 			}
 		})
@@ -128,7 +129,7 @@ func TestSearchItemsKeepTheirTypes(t *testing.T) { onShared(t, searchItemsKeepTh
 
 func searchItemsKeepTheirTypes(t *testing.T, f *fleet) {
 	s := f.smallFleet(t)
-	result := searched(t, s.viewer.ocm, "name:web-1-a")
+	result := searched(t, s.viewer.OCM, "name:web-1-a")
 	if len(result.Items) != 1 || result.Items[0].Cluster != s.seen.name || result.Items[0].UID != s.seen.name+"/pod.payments.web-1-a" {
 		t.Fatalf("found %+v", result.Items)
 	}
@@ -152,7 +153,7 @@ func searchItemsKeepTheirTypes(t *testing.T, f *fleet) {
 			t.Fatalf("%v: %s", err, content)
 		}
 	}
-	decode(must(json.Marshal(widget.Properties))(t), &want)
+	decode(framework.Must(json.Marshal(widget.Properties))(t), &want)
 	is := func(what string, content []byte) {
 		t.Helper()
 		var got map[string]any
@@ -164,11 +165,11 @@ func searchItemsKeepTheirTypes(t *testing.T, f *fleet) {
 			t.Errorf("%s: a large number is rounded: %s", what, content)
 		}
 	}
-	is("a search", searched(t, s.viewer.ocm, "kind:Widget name:odd").Items[0].Properties.Raw)
-	is("an object", must(s.viewer.ocm.SearchV1alpha1().FleetResources(s.seen.name).Get(t.Context(), "widget.shop.odd", metav1.GetOptions{}))(t).Properties.Raw)
+	is("a search", searched(t, s.viewer.OCM, "kind:Widget name:odd").Items[0].Properties.Raw)
+	is("an object", framework.Must(s.viewer.OCM.SearchV1alpha1().FleetResources(s.seen.name).Get(t.Context(), "widget.shop.odd", metav1.GetOptions{}))(t).Properties.Raw)
 	for _, format := range []string{"application/json", "application/json;pretty=1", "application/yaml"} {
 		body := `{"apiVersion":"search.open-cluster-management.io/v1alpha1","kind":"Search","spec":{"query":"kind:Widget name:odd"}}`
-		content := must(s.viewer.ocm.SearchV1alpha1().RESTClient().Post().Resource("searches").SetHeader("Accept", format).
+		content := framework.Must(s.viewer.OCM.SearchV1alpha1().RESTClient().Post().Resource("searches").SetHeader("Accept", format).
 			SetHeader("Content-Type", "application/json").Body([]byte(body)).Do(t.Context()).Raw())(t)
 		var answer searchv1alpha1.Search
 		if format == "application/yaml" {
@@ -214,12 +215,12 @@ func searchPages(t *testing.T, f *fleet) {
 		t.Run(fmt.Sprint("by ", test.orderBy), func(t *testing.T) {
 			request := textQuery("kind:Pod")
 			request.OrderBy, request.Limit = test.orderBy, ptr.To[int32](3)
-			first := must(search(t.Context(), s.viewer.ocm, request))(t)
+			first := framework.Must(search(t.Context(), s.viewer.OCM, request))(t)
 			if first.Count != 4 || len(first.Items) != 3 || first.Continue == "" {
 				t.Fatalf("the first page: %d of %d, continue %q", len(first.Items), first.Count, first.Continue)
 			}
 			request.Continue = first.Continue
-			second := must(search(t.Context(), s.viewer.ocm, request))(t)
+			second := framework.Must(search(t.Context(), s.viewer.OCM, request))(t)
 			if second.Count != 4 || len(second.Items) != 1 || second.Continue != "" {
 				t.Fatalf("the second page: %d of %d, continue %q", len(second.Items), second.Count, second.Continue)
 			}
@@ -232,7 +233,7 @@ func searchPages(t *testing.T, f *fleet) {
 				t.Errorf("got %v, not %v", got, test.want)
 			}
 			request.Continue, request.Offset = "", 3
-			last := must(search(t.Context(), s.viewer.ocm, request))(t)
+			last := framework.Must(search(t.Context(), s.viewer.OCM, request))(t)
 			if last.Count != 4 || !slices.Equal(order(last), order(second)) {
 				t.Errorf("after an offset of 3: %v of %d, not %v", order(last), last.Count, order(second))
 			}
@@ -241,18 +242,18 @@ func searchPages(t *testing.T, f *fleet) {
 	t.Run("the count alone", func(t *testing.T) {
 		request := textQuery("kind:Pod")
 		request.Output = searchv1alpha1.OutputCount
-		if got := must(search(t.Context(), s.viewer.ocm, request))(t); got.Count != 4 || len(got.Items) != 0 {
+		if got := framework.Must(search(t.Context(), s.viewer.OCM, request))(t); got.Count != 4 || len(got.Items) != 0 {
 			t.Errorf("got %+v", got)
 		}
 		request.Output, request.Limit = "", ptr.To[int32](0)
-		if got := must(search(t.Context(), s.viewer.ocm, request))(t); got.Count != 4 || len(got.Items) != 0 {
+		if got := framework.Must(search(t.Context(), s.viewer.OCM, request))(t); got.Count != 4 || len(got.Items) != 0 {
 			t.Errorf("with limit 0: %+v", got)
 		}
 	})
 	t.Run("a token of nobody", func(t *testing.T) {
 		request := textQuery("kind:Pod")
 		request.Continue = "bm90IGEgdG9rZW4"
-		if _, err := search(t.Context(), s.viewer.ocm, request); !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
+		if _, err := search(t.Context(), s.viewer.OCM, request); !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
 			t.Errorf("got %v, not 410", err)
 		}
 	})
@@ -262,7 +263,7 @@ func TestSearchSeveralAtOnce(t *testing.T) { onShared(t, searchSeveralAtOnce) }
 
 func searchSeveralAtOnce(t *testing.T, f *fleet) {
 	s := f.smallFleet(t)
-	result := must(s.viewer.ocm.SearchV1alpha1().Searches().Create(t.Context(), &searchv1alpha1.Search{Spec: searchv1alpha1.SearchSpec{Searches: []searchv1alpha1.SearchRequest{
+	result := framework.Must(s.viewer.OCM.SearchV1alpha1().Searches().Create(t.Context(), &searchv1alpha1.Search{Spec: searchv1alpha1.SearchSpec{Searches: []searchv1alpha1.SearchRequest{
 		textQuery("kind:Node"), {SearchTerms: searchv1alpha1.SearchTerms{Query: "kind:Pod"}, Output: searchv1alpha1.OutputCount}, textQuery("kind:Secret"),
 	}}}, metav1.CreateOptions{}))(t)
 	results := result.Status.Results
@@ -278,7 +279,7 @@ func searchRelated(t *testing.T, f *fleet) {
 	related := func(request searchv1alpha1.SearchRequest) map[string][]string {
 		t.Helper()
 		out := map[string][]string{}
-		for _, kind := range must(search(t.Context(), s.viewer.ocm, request))(t).Related {
+		for _, kind := range framework.Must(search(t.Context(), s.viewer.OCM, request))(t).Related {
 			out[kind.Kind] = uids(kind.Items)
 			if int(kind.Count) != len(kind.Items) && len(kind.Items) > 0 {
 				t.Errorf("%d of kind %s are counted, and %d there", kind.Count, kind.Kind, len(kind.Items))
@@ -303,14 +304,14 @@ func searchRelated(t *testing.T, f *fleet) {
 		t.Errorf("related to all Pods are %s, not %s", got, want)
 	}
 	request.RelatedLimit = ptr.To[int32](0)
-	for _, kind := range must(search(t.Context(), s.viewer.ocm, request))(t).Related {
+	for _, kind := range framework.Must(search(t.Context(), s.viewer.OCM, request))(t).Related {
 		if kind.Count != 1 || len(kind.Items) != 0 {
 			t.Errorf("counts alone were wanted, and there are %d of %d of kind %s", len(kind.Items), kind.Count, kind.Kind)
 		}
 	}
 	request = textQuery("name:web-1-a")
 	request.Output = searchv1alpha1.OutputRelated
-	for _, kind := range must(search(t.Context(), s.viewer.ocm, request))(t).Related {
+	for _, kind := range framework.Must(search(t.Context(), s.viewer.OCM, request))(t).Related {
 		for _, item := range kind.Items {
 			if want := []string{s.seen.name + "/pod.payments.web-1-a"}; !slices.Equal(item.RelatedTo, want) {
 				t.Errorf("%s is related to %v, not %v", item.UID, item.RelatedTo, want)
@@ -323,10 +324,10 @@ func TestSearchWarnings(t *testing.T) { onShared(t, searchWarnings) }
 
 func searchWarnings(t *testing.T, f *fleet) {
 	s := f.smallFleet(t)
-	absent := s.silentCluster(t)
+	absent := s.SilentCluster(t)
 	warnsOf := func(client *caller, query string) string {
 		t.Helper()
-		return strings.Join(searched(t, client.ocm, query).Warnings, "\n")
+		return strings.Join(searched(t, client.OCM, query).Warnings, "\n")
 	}
 	if got := warnsOf(s.viewer, "kind:Pod"); got != "" {
 		t.Errorf("all that the viewer sees has reported, but: %s", got)
@@ -342,8 +343,8 @@ func searchWarnings(t *testing.T, f *fleet) {
 		t.Errorf("a warning tells a property of a Secret: %s", got)
 	}
 	s.viewer.views(t, absent)
-	eventually(t, "the absent cluster is named", func(ctx context.Context) error {
-		result, err := search(ctx, s.viewer.ocm, textQuery("kind:Pod"))
+	framework.Eventually(t, "the absent cluster is named", func(ctx context.Context) error {
+		result, err := search(ctx, s.viewer.OCM, textQuery("kind:Pod"))
 		if err != nil {
 			return err
 		}

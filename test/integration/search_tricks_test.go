@@ -20,6 +20,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -144,7 +145,7 @@ func withHeaders(t *testing.T, config *rest.Config, headers http.Header) *versio
 			return next.RoundTrip(r)
 		})
 	})
-	return ocmClient(t, config, nil)
+	return framework.OCMClient(t, config, nil)
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)
@@ -173,16 +174,16 @@ func searchCannotBeTricked(t *testing.T, f *fleet) {
 	group := unique("owners")
 	name := unique("caf\u00e9")
 	owner := f.searcher(t, name, group)
-	owner.may(t, o.namespace, listing("", []string{"configmaps"}))
+	owner.May(t, o.namespace, listing("", []string{"configmaps"}))
 	owner.views(t, victim.name)
 	asGroup := newCaller(t, f.Hub, unique("member"), group)
-	asGroup.subject = rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: group}
+	asGroup.Subject = rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: group}
 	asGroup.maySearch(t)
 	asGroup.views(t, victim.name)
 	want := map[string]string{uidOf("Pod", "shop", "genuine"): "Pod", uidOf("ConfigMap", "shop", "settings"): "ConfigMap", uidOf("ConfigMap", o.namespace, "ours"): "ConfigMap"}
-	eventually(t, "the owner finds the treasure", func(ctx context.Context) error { return answersAre(ctx, owner.ocm, markKey, o.mark, want) })
-	eventually(t, "a member of the group finds the cluster's part", func(ctx context.Context) error {
-		return same(searched(t, asGroup.ocm, "kind:Pod"), []string{uidOf("Pod", "shop", "genuine")})
+	framework.Eventually(t, "the owner finds the treasure", func(ctx context.Context) error { return answersAre(ctx, owner.OCM, markKey, o.mark, want) })
+	framework.Eventually(t, "a member of the group finds the cluster's part", func(ctx context.Context) error {
+		return same(searched(t, asGroup.OCM, "kind:Pod"), []string{uidOf("Pod", "shop", "genuine")})
 	})
 
 	nobody := f.searcher(t, unique("nobody"))
@@ -193,39 +194,39 @@ func searchCannotBeTricked(t *testing.T, f *fleet) {
 	extra := map[string][]string{"scopes": {"everything"}, "example.com/user": {name}}
 	as := func(user rest.ImpersonationConfig) versioned.Interface { return f.impersonating(t, user) }
 	owners := map[string]versioned.Interface{
-		"the owner":                owner.ocm,
+		"the owner":                owner.OCM,
 		"the owner, with a UID":    as(rest.ImpersonationConfig{UserName: name, UID: "1"}),
 		"the owner, with extra":    as(rest.ImpersonationConfig{UserName: name, UID: "1", Extra: extra}),
 		"the owner, in all groups": as(rest.ImpersonationConfig{UserName: name, UID: "1", Groups: many}),
 	}
-	direct := must(f.Server.UserConfig(nobody.name))(t)
+	direct := framework.Must(f.Server.UserConfig(nobody.Name))(t)
 	impostors := map[string]versioned.Interface{
-		"without UID":               nobody.ocm,
-		"UID of the owner":          as(rest.ImpersonationConfig{UserName: nobody.name, UID: "1"}),
-		"UID and extra of it":       as(rest.ImpersonationConfig{UserName: nobody.name, UID: "1", Extra: extra}),
-		"another extra":             as(rest.ImpersonationConfig{UserName: nobody.name, Extra: map[string][]string{"scopes": {"nothing", "everything"}}}),
-		"5,000 groups":              as(rest.ImpersonationConfig{UserName: nobody.name, UID: "1", Groups: many}),
-		"named as the group":        f.searcher(t, group).ocm,
-		"group named as the owner":  f.searcher(t, unique("other"), name).ocm,
-		"name in upper case":        f.searcher(t, strings.ToUpper(name)).ocm,
-		"group in upper case":       f.searcher(t, unique("upper"), strings.ToUpper(group)).ocm,
-		"name decomposed":           f.searcher(t, strings.ReplaceAll(name, "\u00e9", "e\u0301")).ocm,
-		"name as the hub's account": f.searcher(t, "system:serviceaccount:"+o.namespace+":"+name).ocm,
-		"headers of the proxy": withHeaders(t, nobody.config, http.Header{
+		"without UID":               nobody.OCM,
+		"UID of the owner":          as(rest.ImpersonationConfig{UserName: nobody.Name, UID: "1"}),
+		"UID and extra of it":       as(rest.ImpersonationConfig{UserName: nobody.Name, UID: "1", Extra: extra}),
+		"another extra":             as(rest.ImpersonationConfig{UserName: nobody.Name, Extra: map[string][]string{"scopes": {"nothing", "everything"}}}),
+		"5,000 groups":              as(rest.ImpersonationConfig{UserName: nobody.Name, UID: "1", Groups: many}),
+		"named as the group":        f.searcher(t, group).OCM,
+		"group named as the owner":  f.searcher(t, unique("other"), name).OCM,
+		"name in upper case":        f.searcher(t, strings.ToUpper(name)).OCM,
+		"group in upper case":       f.searcher(t, unique("upper"), strings.ToUpper(group)).OCM,
+		"name decomposed":           f.searcher(t, strings.ReplaceAll(name, "\u00e9", "e\u0301")).OCM,
+		"name as the hub's account": f.searcher(t, "system:serviceaccount:"+o.namespace+":"+name).OCM,
+		"headers of the proxy": withHeaders(t, nobody.Config, http.Header{
 			"X-Remote-User": {name}, "X-Remote-Group": {group, "system:masters"}, "X-Remote-Uid": {"1"}, "X-Remote-Extra-Scopes": {"everything"},
 		}),
 		"headers of the proxy, directly": withHeaders(t, direct, http.Header{"X-Remote-User": {name}, "X-Remote-Group": {group, "system:masters"}}),
 	}
 	refused := map[string]versioned.Interface{
-		"the agent of another cluster":      attacker.agent.ocm,
-		"the owner's headers, anonymously":  withHeaders(t, must(f.Server.AnonymousConfig())(t), http.Header{"X-Remote-User": {name}, "X-Remote-Group": {group}}),
-		"impersonating a ServiceAccount":    withHeaders(t, nobody.config, http.Header{"Impersonate-User": {"system:serviceaccount:" + o.namespace + ":default"}}),
-		"impersonating no user but a group": withHeaders(t, nobody.config, http.Header{"Impersonate-Group": {group}}),
+		"the agent of another cluster":      attacker.agent.OCM,
+		"the owner's headers, anonymously":  withHeaders(t, framework.Must(f.Server.AnonymousConfig())(t), http.Header{"X-Remote-User": {name}, "X-Remote-Group": {group}}),
+		"impersonating a ServiceAccount":    withHeaders(t, nobody.Config, http.Header{"Impersonate-User": {"system:serviceaccount:" + o.namespace + ":default"}}),
+		"impersonating no user but a group": withHeaders(t, nobody.Config, http.Header{"Impersonate-Group": {group}}),
 	}
-	for where, config := range map[string]*rest.Config{"": nobody.config, ", directly": direct} {
+	for where, config := range map[string]*rest.Config{"": nobody.Config, ", directly": direct} {
 		for what, headers := range map[string]http.Header{
-			"the owner": {"Impersonate-User": {name}}, "itself as a master": {"Impersonate-User": {nobody.name}, "Impersonate-Group": {"system:masters"}},
-			"itself with a UID": {"Impersonate-User": {nobody.name}, "Impersonate-Uid": {"1"}}, "itself with extra": {"Impersonate-User": {nobody.name}, "Impersonate-Extra-Scopes": {"everything"}},
+			"the owner": {"Impersonate-User": {name}}, "itself as a master": {"Impersonate-User": {nobody.Name}, "Impersonate-Group": {"system:masters"}},
+			"itself with a UID": {"Impersonate-User": {nobody.Name}, "Impersonate-Uid": {"1"}}, "itself with extra": {"Impersonate-User": {nobody.Name}, "Impersonate-Extra-Scopes": {"everything"}},
 		} {
 			refused["impersonating "+what+where] = withHeaders(t, config, headers)
 		}
@@ -290,7 +291,7 @@ func searchCannotBeTricked(t *testing.T, f *fleet) {
 		} {
 			each := attacker.resource("Pod", "shop", fmt.Sprintf("forged-%d", i), nil)
 			for key, value := range properties {
-				each.Properties[key] = must(json.Marshal(value))(t)
+				each.Properties[key] = framework.Must(json.Marshal(value))(t)
 			}
 			forged = append(forged, each)
 		}
@@ -302,34 +303,34 @@ func searchCannotBeTricked(t *testing.T, f *fleet) {
 		}
 		gone := []inventory.Deleted{{UID: pod.UID}, {UID: settings.UID}, {UID: ofHub.UID}, {UID: strings.ToUpper(pod.UID)}}
 		attempts.Add(int64(2*len(forged) + 2*len(edges) + len(gone)))
-		got := must(attacker.sync(t.Context(), inventory.Sync{AddResources: forged, UpdateResources: forged, DeleteResources: gone, AddEdges: edges, DeleteEdges: append(edges, edge(pod, settings, "uses"))}))(t)
+		got := framework.Must(attacker.sync(t.Context(), inventory.Sync{AddResources: forged, UpdateResources: forged, DeleteResources: gone, AddEdges: edges, DeleteEdges: append(edges, edge(pod, settings, "uses"))}))(t)
 		if len(got.AddErrors) == 0 || len(got.DeleteErrors) != len(gone) || len(got.AddEdgeErrors) == 0 {
 			t.Errorf("the forged report is answered with %+v", got)
 		}
-		must(attacker.sync(t.Context(), inventory.Sync{AddResources: []inventory.Resource{own}, AddEdges: edges}))(t)
+		framework.Must(attacker.sync(t.Context(), inventory.Sync{AddResources: []inventory.Resource{own}, AddEdges: edges}))(t)
 		for _, path := range []string{
 			syncPath(victim.name), syncPath(localhub.HubClusterName), publicSyncPath(localhub.HubClusterName), syncPath(strings.ToUpper(attacker.name)), syncPath(attacker.name + "%2f.." + "%2f" + victim.name),
 			strings.Replace(syncPath(attacker.name), "inventories/"+attacker.name, "inventories/"+victim.name, 1), strings.Replace(syncPath(attacker.name), "inventories/"+attacker.name, "inventories/"+localhub.HubClusterName, 1),
 		} {
 			attempts.Add(1)
-			if answer, err := postReport(t.Context(), attacker.agent.ocm, path, false, inventory.Sync{AddResources: []inventory.Resource{own}}); err == nil {
+			if answer, err := postReport(t.Context(), attacker.agent.OCM, path, false, inventory.Sync{AddResources: []inventory.Resource{own}}); err == nil {
 				t.Errorf("a report to %s is answered with %+v", path, answer)
 			}
 		}
-		if err := answersAre(t.Context(), owner.ocm, markKey, o.mark, want); err != nil {
+		if err := answersAre(t.Context(), owner.OCM, markKey, o.mark, want); err != nil {
 			t.Errorf("the owner, after the forged reports: %v", err)
 		}
-		eventually(t, "the attacker's resources are found", func(ctx context.Context) error {
-			result, err := search(ctx, both.ocm, textQuery("label:owner=attacker name:genuine"))
+		framework.Eventually(t, "the attacker's resources are found", func(ctx context.Context) error {
+			result, err := search(ctx, both.OCM, textQuery("label:owner=attacker name:genuine"))
 			if err == nil && !slices.Contains(uids(result.Items), o.uid) {
 				err = fmt.Errorf("found are %v", uids(result.Items))
 			}
 			return err
 		})
-		for who, client := range map[string]versioned.Interface{"who views the attacker's cluster": both.ocm, "who may list everything on the hub": hubOnly.ocm, "the owner": owner.ocm} {
+		for who, client := range map[string]versioned.Interface{"who views the attacker's cluster": both.OCM, "who may list everything on the hub": hubOnly.OCM, "the owner": owner.OCM} {
 			request := textQuery("kind:Pod,ConfigMap name:genuine,forged*,ours,settings")
 			request.Output = searchv1alpha1.OutputRelated
-			result := must(search(t.Context(), client, request))(t)
+			result := framework.Must(search(t.Context(), client, request))(t)
 			items := result.Items
 			for _, related := range result.Related {
 				items = append(items, related.Items...)

@@ -13,6 +13,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
 // manyLabels is how many different maps of labels one cluster has: more than any
@@ -59,14 +60,14 @@ func searchCompletions(t *testing.T, f *fleet) {
 		"of Secrets":              {spec: searchv1alpha1.SearchCompletionSpec{Property: "onlysecretshave"}, typed: searchv1alpha1.PropertyString},
 	} {
 		t.Run(what, func(t *testing.T) {
-			got := must(completed(t.Context(), s.viewer.ocm, test.spec))(t)
+			got := framework.Must(completed(t.Context(), s.viewer.OCM, test.spec))(t)
 			if counted(got.Values) != test.want || got.Type != test.typed || got.Min != test.minimum || got.Max != test.max || got.More != test.more {
 				t.Errorf("got %s (%+v), not %+v", counted(got.Values), got, test)
 			}
 		})
 	}
 	t.Run("times", func(t *testing.T) {
-		got := must(completed(t.Context(), s.viewer.ocm, searchv1alpha1.SearchCompletionSpec{Property: "created"}))(t)
+		got := framework.Must(completed(t.Context(), s.viewer.OCM, searchv1alpha1.SearchCompletionSpec{Property: "created"}))(t)
 		if got.Type != searchv1alpha1.PropertyTime || len(got.Values) != 2 || got.Min != "2020-02-02T02:02:02Z" || got.Max <= got.Min {
 			t.Errorf("got %+v", got)
 		}
@@ -88,18 +89,18 @@ func searchCompletesEveryLabel(t *testing.T, f *fleet) {
 	r.has(t, resources)
 	viewer.views(t, r.name)
 	spec := searchv1alpha1.SearchCompletionSpec{Property: "label", Limit: ptr.To[int32](-1)}
-	eventually(t, "the cluster may be viewed", func(ctx context.Context) error {
-		got, err := completed(ctx, viewer.ocm, spec)
+	framework.Eventually(t, "the cluster may be viewed", func(ctx context.Context) error {
+		got, err := completed(ctx, viewer.OCM, spec)
 		if err == nil && len(got.Values) == 0 {
 			err = fmt.Errorf("nothing is found")
 		}
 		return err
 	})
 	request := searchv1alpha1.SearchRequest{SearchTerms: searchv1alpha1.SearchTerms{Query: "kind:ConfigMap"}}
-	if first := must(search(t.Context(), viewer.ocm, request))(t); len(first.Items) != 1000 || first.Count != manyLabels || first.Continue == "" {
+	if first := framework.Must(search(t.Context(), viewer.OCM, request))(t); len(first.Items) != 1000 || first.Count != manyLabels || first.Continue == "" {
 		t.Errorf("without a limit %d of %d are returned, continue %q", len(first.Items), first.Count, first.Continue)
 	}
-	got := must(completed(t.Context(), viewer.ocm, spec))(t)
+	got := framework.Must(completed(t.Context(), viewer.OCM, spec))(t)
 	if len(got.Values) != manyLabels+2 || got.More {
 		t.Errorf("%d values (more: %t), not %d", len(got.Values), got.More, manyLabels+2)
 	}
@@ -107,11 +108,11 @@ func searchCompletesEveryLabel(t *testing.T, f *fleet) {
 		t.Errorf("the last one is %+v", last)
 	}
 	spec.Limit = ptr.To[int32](100)
-	if got := must(completed(t.Context(), viewer.ocm, spec))(t); len(got.Values) != 100 || !got.More || got.Values[99].Value != "own=value-0099" {
+	if got := framework.Must(completed(t.Context(), viewer.OCM, spec))(t); len(got.Values) != 100 || !got.More || got.Values[99].Value != "own=value-0099" {
 		t.Errorf("of the first 100 there are %d, more: %t", len(got.Values), got.More)
 	}
 	spec.Prefix = "PARITY="
-	if got := must(completed(t.Context(), viewer.ocm, spec))(t); counted(got.Values) != fmt.Sprintf("parity=0:%d parity=1:%d", manyLabels/2, manyLabels/2) || got.More {
+	if got := framework.Must(completed(t.Context(), viewer.OCM, spec))(t); counted(got.Values) != fmt.Sprintf("parity=0:%d parity=1:%d", manyLabels/2, manyLabels/2) || got.More {
 		t.Errorf("with a beginning: %s, more: %t", counted(got.Values), got.More)
 	}
 }
@@ -122,7 +123,7 @@ func searchSchemas(t *testing.T, f *fleet) {
 	s := f.smallFleet(t)
 	schema := func(client versioned.Interface, query string) map[string]searchv1alpha1.PropertyType {
 		t.Helper()
-		answer := must(client.SearchV1alpha1().SearchSchemas().Create(t.Context(), &searchv1alpha1.SearchSchema{Spec: searchv1alpha1.SearchTerms{Query: query}}, metav1.CreateOptions{}))(t)
+		answer := framework.Must(client.SearchV1alpha1().SearchSchemas().Create(t.Context(), &searchv1alpha1.SearchSchema{Spec: searchv1alpha1.SearchTerms{Query: query}}, metav1.CreateOptions{}))(t)
 		out := map[string]searchv1alpha1.PropertyType{}
 		var names []string
 		for _, property := range answer.Status.Properties {
@@ -134,7 +135,7 @@ func searchSchemas(t *testing.T, f *fleet) {
 		}
 		return out
 	}
-	got := schema(s.viewer.ocm, "")
+	got := schema(s.viewer.OCM, "")
 	for name, want := range map[string]searchv1alpha1.PropertyType{
 		"kind": searchv1alpha1.PropertyString, "restarts": searchv1alpha1.PropertyNumber, "label": searchv1alpha1.PropertyMap,
 		"image": searchv1alpha1.PropertyList, "created": searchv1alpha1.PropertyTime, "desired": searchv1alpha1.PropertyNumber,
@@ -148,13 +149,13 @@ func searchSchemas(t *testing.T, f *fleet) {
 			t.Errorf("%s is in the schema", hidden)
 		}
 	}
-	if got := schema(s.viewer.ocm, "kind:Deployment"); got["desired"] == "" || got["restarts"] != "" {
+	if got := schema(s.viewer.OCM, "kind:Deployment"); got["desired"] == "" || got["restarts"] != "" {
 		t.Errorf("of Deployments: %v", got)
 	}
-	if got := schema(s.viewer.ocm, "cluster:"+s.hidden.name); len(got) != 0 {
+	if got := schema(s.viewer.OCM, "cluster:"+s.hidden.name); len(got) != 0 {
 		t.Errorf("of a cluster that may not be viewed: %v", got)
 	}
-	if got := schema(s.ocm, "cluster:"+s.hidden.name); got["restarts"] != searchv1alpha1.PropertyNumber {
+	if got := schema(s.OCM, "cluster:"+s.hidden.name); got["restarts"] != searchv1alpha1.PropertyNumber {
 		t.Errorf("as administrator: %v", got)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -31,7 +32,7 @@ func (f *fleet) hubResources(t *testing.T) (one, two string, resources []onHub) 
 	for _, namespace := range []string{one, two} {
 		f.makeNamespace(t, namespace)
 		t.Cleanup(func() {
-			if err := f.hub.CoreV1().Namespaces().Delete(context.WithoutCancel(t.Context()), namespace, metav1.DeleteOptions{}); err != nil {
+			if err := f.HubClient.CoreV1().Namespaces().Delete(context.WithoutCancel(t.Context()), namespace, metav1.DeleteOptions{}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -58,10 +59,10 @@ func listing(group string, resources []string, names ...string) rbacv1.PolicyRul
 func (c *caller) mayEverywhere(t *testing.T, rules ...rbacv1.PolicyRule) {
 	t.Helper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: unique("test")}, Rules: rules}
-	createClusterRole(t, c.hub, role)
+	framework.CreateClusterRole(t, c.HubClient, role)
 	c.bindEverywhere(t, role.Name)
 	for _, rule := range rules {
-		c.awaitAllowed(t, "", rule)
+		c.AwaitAllowed(t, "", rule)
 	}
 }
 
@@ -72,25 +73,25 @@ func TestSearchOnTheHubIsWhatOneMayList(t *testing.T) { onShared(t, searchOnTheH
 func searchOnTheHubIsWhatOneMayList(t *testing.T, f *fleet) {
 	one, two, resources := f.hubResources(t)
 	// What is granted last shows that the server knows what was granted before.
-	marker := func(t *testing.T, c *caller) { c.may(t, two, listing("apps", []string{"deployments"})) }
+	marker := func(t *testing.T, c *caller) { c.May(t, two, listing("apps", []string{"deployments"})) }
 	callers := map[string]func(t *testing.T, c *caller){
 		"nothing": func(*testing.T, *caller) {},
 		"one kind in one namespace": func(t *testing.T, c *caller) {
-			c.may(t, one, listing("", []string{"pods"}))
+			c.May(t, one, listing("", []string{"pods"}))
 		},
 		"single names": func(t *testing.T, c *caller) {
-			c.may(t, one, listing("", []string{"configmaps"}, "c1", "nothing"))
-			c.may(t, two, listing("", []string{"pods", "secrets"}, "p2", "s1"))
+			c.May(t, one, listing("", []string{"configmaps"}, "c1", "nothing"))
+			c.May(t, two, listing("", []string{"pods", "secrets"}, "p2", "s1"))
 		},
 		"everything in one namespace": func(t *testing.T, c *caller) {
-			c.may(t, two, listing("*", []string{"*"}))
+			c.May(t, two, listing("*", []string{"*"}))
 		},
 		"another group of the same name": func(t *testing.T, c *caller) {
-			c.may(t, one, listing("example.com", []string{"pods", "widgets"}))
+			c.May(t, one, listing("example.com", []string{"pods", "widgets"}))
 		},
 		"a kind everywhere and another in one namespace": func(t *testing.T, c *caller) {
 			c.mayEverywhere(t, listing("apps", []string{"deployments"}))
-			c.may(t, two, listing("", []string{"configmaps"}))
+			c.May(t, two, listing("", []string{"configmaps"}))
 		},
 		"what has no namespace": func(t *testing.T, c *caller) {
 			c.mayEverywhere(t, listing("", []string{"nodes"}, one+"-a"), listing("", []string{"namespaces"}))
@@ -98,12 +99,12 @@ func searchOnTheHubIsWhatOneMayList(t *testing.T, f *fleet) {
 		"not listing": func(t *testing.T, c *caller) {
 			rule := listing("", []string{"pods", "configmaps"})
 			rule.Verbs = []string{"get", "watch", "deletecollection"}
-			c.may(t, one, rule)
-			c.may(t, two, listing("", []string{"pods/log"}))
+			c.May(t, one, rule)
+			c.May(t, two, listing("", []string{"pods/log"}))
 			marker(t, c)
 		},
 		"the role view": func(t *testing.T, c *caller) {
-			c.bind(t, one, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"})
+			c.Bind(t, one, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"})
 		},
 		"managed clusters": func(t *testing.T, c *caller) {
 			// It views clusters, not the hub; not even if the hub counts as a cluster.
@@ -117,10 +118,10 @@ func searchOnTheHubIsWhatOneMayList(t *testing.T, f *fleet) {
 			grant(t, c)
 			var want []string
 			kinds := map[string]int{}
-			eventually(t, "what is found is what may be listed", func(ctx context.Context) error {
+			framework.Eventually(t, "what is found is what may be listed", func(ctx context.Context) error {
 				want, kinds = nil, map[string]int{}
 				for _, o := range resources {
-					allowed, err := c.allowed(ctx, o.namespace, "list", plurals[o.kind][1], plurals[o.kind][0], o.name)
+					allowed, err := c.Allowed(ctx, o.namespace, "list", plurals[o.kind][1], plurals[o.kind][0], o.name)
 					if err != nil {
 						return err
 					}
@@ -129,7 +130,7 @@ func searchOnTheHubIsWhatOneMayList(t *testing.T, f *fleet) {
 						kinds[o.kind]++
 					}
 				}
-				result, err := search(ctx, c.ocm, textQuery("marked:"+one))
+				result, err := search(ctx, c.OCM, textQuery("marked:"+one))
 				if err != nil {
 					return err
 				}
@@ -145,22 +146,22 @@ func searchOnTheHubIsWhatOneMayList(t *testing.T, f *fleet) {
 
 			// Counts, values, properties and objects are those of the same resources.
 			terms := searchv1alpha1.SearchTerms{Query: "marked:" + one}
-			count := must(search(t.Context(), c.ocm, searchv1alpha1.SearchRequest{SearchTerms: terms, Output: searchv1alpha1.OutputCount}))(t)
+			count := framework.Must(search(t.Context(), c.OCM, searchv1alpha1.SearchRequest{SearchTerms: terms, Output: searchv1alpha1.OutputCount}))(t)
 			if int(count.Count) != len(want) {
 				t.Errorf("%d are counted, not %d", count.Count, len(want))
 			}
 			values := map[string]int{}
-			for _, value := range must(completed(t.Context(), c.ocm, searchv1alpha1.SearchCompletionSpec{Property: "kind", SearchTerms: terms}))(t).Values {
+			for _, value := range framework.Must(completed(t.Context(), c.OCM, searchv1alpha1.SearchCompletionSpec{Property: "kind", SearchTerms: terms}))(t).Values {
 				values[value.Value] = int(value.Count)
 			}
 			if fmt.Sprint(values) != fmt.Sprint(kinds) {
 				t.Errorf("kinds are completed as %v, not %v", values, kinds)
 			}
-			schema := must(c.ocm.SearchV1alpha1().SearchSchemas().Create(t.Context(), &searchv1alpha1.SearchSchema{Spec: terms}, metav1.CreateOptions{}))(t)
+			schema := framework.Must(c.OCM.SearchV1alpha1().SearchSchemas().Create(t.Context(), &searchv1alpha1.SearchSchema{Spec: terms}, metav1.CreateOptions{}))(t)
 			if (len(schema.Status.Properties) > 0) != (len(want) > 0) {
 				t.Errorf("%d are found, and the schema has %v", len(want), schema.Status.Properties)
 			}
-			objects := must(c.ocm.SearchV1alpha1().FleetResources(localhub.HubClusterName).List(t.Context(), metav1.ListOptions{FieldSelector: "marked=" + one}))(t)
+			objects := framework.Must(c.OCM.SearchV1alpha1().FleetResources(localhub.HubClusterName).List(t.Context(), metav1.ListOptions{FieldSelector: "marked=" + one}))(t)
 			slices.Sort(want)
 			if got := objectNames(objects.Items); !slices.Equal(got, want) {
 				t.Errorf("the objects are %v, not %v", got, want)
@@ -173,7 +174,7 @@ func searchOnTheHubIsWhatOneMayList(t *testing.T, f *fleet) {
 			all = append(all, o.uid())
 		}
 		// Secrets of the hub are found by those who may list them there.
-		finds(t, f.ocm, "marked:"+one, all...)
+		finds(t, f.OCM, "marked:"+one, all...)
 	})
 }
 
@@ -185,15 +186,15 @@ func searchDoesNotMixCallersUp(t *testing.T, f *fleet) {
 	s := f.smallFleet(t)
 	query := "kind:Node cluster:" + s.seen.name + "," + s.hidden.name
 	// No user of a client certificate has a UID. The administrator comes first.
-	if result := searched(t, s.ocm, query); result.Count != 2 {
+	if result := searched(t, s.OCM, query); result.Count != 2 {
 		t.Fatalf("the administrator finds %d", result.Count)
 	}
 	nothing := s.searcher(t, unique("nothing"))
 	for range 3 {
-		if result := searched(t, nothing.ocm, query); result.Count != 0 || len(result.Items) > 0 {
+		if result := searched(t, nothing.OCM, query); result.Count != 0 || len(result.Items) > 0 {
 			t.Fatalf("who may view nothing finds %+v", result)
 		}
-		if result := searched(t, s.viewer.ocm, query); result.Count != 1 || result.Items[0].Cluster != s.seen.name {
+		if result := searched(t, s.viewer.OCM, query); result.Count != 1 || result.Items[0].Cluster != s.seen.name {
 			t.Fatalf("the viewer finds %+v", result)
 		}
 	}
@@ -201,10 +202,10 @@ func searchDoesNotMixCallersUp(t *testing.T, f *fleet) {
 	t.Run("one name in two groups", func(t *testing.T) {
 		name, red, blue := unique("twin"), unique("red"), unique("blue")
 		inRed := newCaller(t, s.Hub, name, red)
-		inRed.subject = rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: red}
+		inRed.Subject = rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: red}
 		inRed.maySearch(t)
 		inBlue := newCaller(t, s.Hub, name, blue)
-		inBlue.subject = rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: blue}
+		inBlue.Subject = rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: blue}
 		inBlue.maySearch(t)
 		inRed.views(t, s.seen.name)
 		inBlue.views(t, s.hidden.name)
@@ -212,8 +213,8 @@ func searchDoesNotMixCallersUp(t *testing.T, f *fleet) {
 			*caller
 			cluster string
 		}{{inRed, s.seen.name}, {inBlue, s.hidden.name}, {inRed, s.seen.name}} {
-			eventually(t, "each finds its own", func(ctx context.Context) error {
-				result, err := search(ctx, test.ocm, textQuery(query))
+			framework.Eventually(t, "each finds its own", func(ctx context.Context) error {
+				result, err := search(ctx, test.OCM, textQuery(query))
 				if err == nil && (result.Count != 1 || result.Items[0].Cluster != test.cluster) {
 					err = fmt.Errorf("found are %+v", result.Items)
 				}
@@ -223,13 +224,13 @@ func searchDoesNotMixCallersUp(t *testing.T, f *fleet) {
 	})
 	t.Run("impersonated, with extra", func(t *testing.T) {
 		for _, extra := range []map[string][]string{nil, {"scopes": {"everything"}}, {"scopes": {"nothing"}, "example.com/Team": {"a", "b"}}} {
-			as := s.impersonating(t, rest.ImpersonationConfig{UserName: s.viewer.name, Extra: extra})
+			as := s.impersonating(t, rest.ImpersonationConfig{UserName: s.viewer.Name, Extra: extra})
 			finds(t, as, query, "node.node-1")
-			as = s.impersonating(t, rest.ImpersonationConfig{UserName: nothing.name, Extra: extra})
+			as = s.impersonating(t, rest.ImpersonationConfig{UserName: nothing.Name, Extra: extra})
 			finds(t, as, query)
 		}
 		// The UID of another is no key to what that one finds.
-		as := s.impersonating(t, rest.ImpersonationConfig{UserName: nothing.name, UID: "1", Extra: map[string][]string{"scopes": {"everything"}}})
+		as := s.impersonating(t, rest.ImpersonationConfig{UserName: nothing.Name, UID: "1", Extra: map[string][]string{"scopes": {"everything"}}})
 		if result := searched(t, s.impersonating(t, rest.ImpersonationConfig{UserName: "root", UID: "1", Groups: []string{"system:masters"}}), query); result.Count != 2 {
 			t.Errorf("as an administrator with that UID: %d", result.Count)
 		}
@@ -239,8 +240,8 @@ func searchDoesNotMixCallersUp(t *testing.T, f *fleet) {
 		for what, test := range map[string]struct {
 			client *versioned.Clientset
 			want   []string
-		}{"the viewer": {s.viewer.ocm, []string{s.seen.name}}, "who may view nothing": {nothing.ocm, nil}, "the administrator": {s.ocm, []string{s.seen.name, s.hidden.name}}} {
-			list := must(test.client.SearchV1alpha1().Inventories(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{}))(t)
+		}{"the viewer": {s.viewer.OCM, []string{s.seen.name}}, "who may view nothing": {nothing.OCM, nil}, "the administrator": {s.OCM, []string{s.seen.name, s.hidden.name}}} {
+			list := framework.Must(test.client.SearchV1alpha1().Inventories(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{}))(t)
 			got := map[string]bool{}
 			for _, item := range list.Items {
 				got[item.Name] = true
@@ -260,7 +261,7 @@ func searchDoesNotMixCallersUp(t *testing.T, f *fleet) {
 	t.Run("related stays in what is found", func(t *testing.T) {
 		request := textQuery("kind:Pod")
 		request.Output = searchv1alpha1.OutputRelated
-		if result := must(search(t.Context(), nothing.ocm, request))(t); result.Count != 0 || len(result.Related) != 0 {
+		if result := framework.Must(search(t.Context(), nothing.OCM, request))(t); result.Count != 0 || len(result.Related) != 0 {
 			t.Errorf("who may view nothing finds %+v", result)
 		}
 	})
@@ -281,20 +282,20 @@ func searchNeverFindsSecretsOfManagedClusters(t *testing.T, f *fleet) {
 	r.has(t, []inventory.Resource{
 		r.resource("Secret", "default", "plain", nil), disguised, bare, late, r.resource("ConfigMap", "default", "settings", nil),
 	}, edge(r.resource("Secret", "default", "plain", nil), r.resource("ConfigMap", "default", "settings", nil), "usedBy"))
-	finds(t, f.ocm, "cluster:"+r.name, "configmap.default.late", "configmap.default.settings")
+	finds(t, f.OCM, "cluster:"+r.name, "configmap.default.late", "configmap.default.settings")
 	// What turns out to be one is one from then on.
 	turned := r.resource("Secret", "default", "late", nil)
 	turned.UID = late.UID
 	r.changes(t, inventory.Sync{UpdateResources: []inventory.Resource{turned}})
-	finds(t, f.ocm, "cluster:"+r.name, "configmap.default.settings")
+	finds(t, f.OCM, "cluster:"+r.name, "configmap.default.settings")
 	request := textQuery("cluster:" + r.name)
 	request.Output = searchv1alpha1.OutputRelated
-	if got := must(search(t.Context(), f.ocm, request))(t); len(got.Related) != 0 {
+	if got := framework.Must(search(t.Context(), f.OCM, request))(t); len(got.Related) != 0 {
 		t.Errorf("related are %+v", got.Related)
 	}
 	// Nor is there a number that says how many there are.
-	eventually(t, "the inventory counts what may be found", func(ctx context.Context) error {
-		found, err := f.ocm.SearchV1alpha1().Inventories(r.name).Get(ctx, r.name, metav1.GetOptions{})
+	framework.Eventually(t, "the inventory counts what may be found", func(ctx context.Context) error {
+		found, err := f.OCM.SearchV1alpha1().Inventories(r.name).Get(ctx, r.name, metav1.GetOptions{})
 		if err == nil && found.Status.Resources != 1 {
 			return fmt.Errorf("%d resources are counted", found.Status.Resources)
 		}
@@ -304,7 +305,7 @@ func searchNeverFindsSecretsOfManagedClusters(t *testing.T, f *fleet) {
 		t.Errorf("the collector is told of %d resources, not of the 5 that are stored", response.TotalResources)
 	}
 	for _, property := range []string{"name", "kind", "kind_plural", "apigroup"} {
-		values := must(completed(t.Context(), f.ocm, searchv1alpha1.SearchCompletionSpec{Property: property, SearchTerms: searchv1alpha1.SearchTerms{Query: "cluster:" + r.name}}))(t)
+		values := framework.Must(completed(t.Context(), f.OCM, searchv1alpha1.SearchCompletionSpec{Property: property, SearchTerms: searchv1alpha1.SearchTerms{Query: "cluster:" + r.name}}))(t)
 		for _, secret := range []string{"plain", "by-", "ecret", "vault", "example.com"} {
 			if strings.Contains(strings.ToLower(counted(values.Values)), secret) {
 				t.Errorf("the values of %s are %s", property, counted(values.Values))

@@ -23,6 +23,7 @@ import (
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -49,11 +50,11 @@ type serverUnderTest struct {
 // TestServer goes through what the operator of an apiserver does to it.
 func TestServer(t *testing.T) {
 	f := ownFleet(t, localhub.FleetOptions{ServerAuditPolicy: auditPolicy, APIServerArgs: []string{"--shutdown-delay-duration=2s"}})
-	if err := localhub.JoinCluster(t.Context(), f.Hub, cluster1); err != nil {
+	if err := localhub.JoinCluster(t.Context(), f.Hub, framework.Cluster1); err != nil {
 		t.Fatal(err)
 	}
-	config := must(f.Server.UserConfig("admin", "system:masters"))(t)
-	s := &serverUnderTest{fleet: f, direct: ocmClient(t, config, nil), config: config, dir: ownDir(t)}
+	config := framework.Must(f.Server.UserConfig("admin", "system:masters"))(t)
+	s := &serverUnderTest{fleet: f, direct: framework.OCMClient(t, config, nil), config: config, dir: framework.OwnDir(t)}
 
 	t.Run("audit log names who created", s.audits)
 	t.Run("data and watches outlast a kill", s.outlastsKill)
@@ -67,8 +68,8 @@ func TestServer(t *testing.T) {
 func (s *serverUnderTest) audits(t *testing.T) {
 	config := s.Hub.AdminConfig()
 	config.Impersonate = rest.ImpersonationConfig{UserName: "carla", Groups: []string{"system:masters"}}
-	create(t, ocmClient(t, config, nil), permission("audited"))
-	eventually(t, "the audit log has the request", func(context.Context) error {
+	framework.CreatePermission(t, framework.OCMClient(t, config, nil), framework.Permission("audited"))
+	framework.Eventually(t, "the audit log has the request", func(context.Context) error {
 		events, _, err := localhub.ReadAudit(s.Server.AuditLog(), 0)
 		if err != nil {
 			return err
@@ -83,24 +84,24 @@ func (s *serverUnderTest) audits(t *testing.T) {
 }
 
 func (s *serverUnderTest) outlastsKill(t *testing.T) {
-	before := create(t, s.ocm, permission("kept"))
+	before := framework.CreatePermission(t, s.OCM, framework.Permission("kept"))
 	// A watch that was open goes on, as those of kubectl get -w and of every controller do.
-	factory := externalversions.NewSharedInformerFactory(s.ocm, 0)
-	seen := factory.Rbac().V1alpha1().ClusterPermissions().Lister().ClusterPermissions(cluster1)
+	factory := externalversions.NewSharedInformerFactory(s.OCM, 0)
+	seen := factory.Rbac().V1alpha1().ClusterPermissions().Lister().ClusterPermissions(framework.Cluster1)
 	factory.StartWithContext(t.Context())
 	factory.WaitForCacheSync(t.Context().Done())
 	if err := s.Server.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the object is served again", func(ctx context.Context) error {
-		after, err := s.get(ctx, "kept")
+	framework.Eventually(t, "the object is served again", func(ctx context.Context) error {
+		after, err := s.GetPermission(ctx, "kept")
 		if err == nil && after.UID != before.UID {
 			return errors.New("it is another one")
 		}
 		return err
 	})
-	create(t, s.ocm, permission("after-restart"))
-	eventually(t, "the watch goes on", func(context.Context) error {
+	framework.CreatePermission(t, s.OCM, framework.Permission("after-restart"))
+	framework.Eventually(t, "the watch goes on", func(context.Context) error {
 		_, err := seen.Get("after-restart")
 		return err
 	})
@@ -115,17 +116,17 @@ func (s *serverUnderTest) outlastsHub(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Whom the hub has authenticated by certificate, and who may do everything, needs the hub for nothing here.
-	if _, err := s.direct.RbacV1alpha1().ClusterPermissions(cluster1).List(t.Context(), metav1.ListOptions{}); err != nil {
+	if _, err := s.direct.RbacV1alpha1().ClusterPermissions(framework.Cluster1).List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Errorf("reading without the hub: %v", err)
 	}
 	if err := s.Hub.APIServer.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "ClusterPermissions can be created through the hub", func(ctx context.Context) error {
-		_, err := s.ocm.RbacV1alpha1().ClusterPermissions(cluster1).Create(ctx, permission("after-outage"), metav1.CreateOptions{})
+	framework.Eventually(t, "ClusterPermissions can be created through the hub", func(ctx context.Context) error {
+		_, err := s.OCM.RbacV1alpha1().ClusterPermissions(framework.Cluster1).Create(ctx, framework.Permission("after-outage"), metav1.CreateOptions{})
 		return err
 	})
-	deleteLater(t, s.ocm, cluster1, "after-outage")
+	framework.DeletePermissionLater(t, s.OCM, framework.Cluster1, "after-outage")
 	s.reported(t, "after-outage", metav1.ConditionTrue)
 	if !s.Server.Running() || s.Server.PID() != pid {
 		t.Error("the apiserver has not kept running")
@@ -135,12 +136,12 @@ func (s *serverUnderTest) outlastsHub(t *testing.T) {
 // reported waits until the controllers report whether there is a work.
 func (s *serverUnderTest) reported(t *testing.T, name string, want metav1.ConditionStatus) {
 	t.Helper()
-	eventually(t, "the work of "+name+" is reported "+string(want), func(ctx context.Context) error {
-		cp, err := s.get(ctx, name)
+	framework.Eventually(t, "the work of "+name+" is reported "+string(want), func(ctx context.Context) error {
+		cp, err := s.GetPermission(ctx, name)
 		if err != nil {
 			return err
 		}
-		return hasCondition(cp, rbacv1alpha1.ConditionRBACManifestWorkCreated, want)
+		return framework.HasCondition(cp, rbacv1alpha1.ConditionRBACManifestWorkCreated, want)
 	})
 }
 
@@ -149,16 +150,16 @@ func (s *serverUnderTest) refusesSecond(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stopLater(t, second.Stop)
+	framework.StopLater(t, second.Stop)
 	if err := second.Start(t.Context()); err == nil {
 		t.Fatal("a second server with data of its own serves the same hub")
 	} else if !strings.Contains(err.Error(), "--etcd-servers") || !strings.Contains(err.Error(), "embedded etcd") {
 		t.Errorf("it does not say why it does not start: %v", err)
 	}
-	if _, err := s.get(t.Context(), "kept"); err == nil {
+	if _, err := s.GetPermission(t.Context(), "kept"); err == nil {
 		return
 	}
-	create(t, s.ocm, permission("still-first"))
+	framework.CreatePermission(t, s.OCM, framework.Permission("still-first"))
 }
 
 func (s *serverUnderTest) renewsCertificate(t *testing.T) {
@@ -171,8 +172,8 @@ func (s *serverUnderTest) renewsCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, flag := range []string{"--tls-private-key-file=", "--tls-cert-file="} {
-		content := must(os.ReadFile(argument(t, other.Args, flag)))(t)
-		target := argument(t, s.Server.Args, flag)
+		content := framework.Must(os.ReadFile(framework.Argument(t, other.Args, flag)))(t)
+		target := framework.Argument(t, s.Server.Args, flag)
 		if err := os.WriteFile(target+".new", content, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -180,26 +181,15 @@ func (s *serverUnderTest) renewsCertificate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the new certificate is served", func(context.Context) error {
+	framework.Eventually(t, "the new certificate is served", func(context.Context) error {
 		if s.servingCertificate(t).Equal(before) {
 			return errors.New("it is still the old one")
 		}
 		return nil
 	})
-	if _, err := s.get(t.Context(), "nothing"); isGone(err) != nil {
+	if _, err := s.GetPermission(t.Context(), "nothing"); framework.IsGone(err) != nil {
 		t.Errorf("through the hub: %v", err)
 	}
-}
-
-func argument(t *testing.T, args []string, flag string) string {
-	t.Helper()
-	for _, arg := range args {
-		if value, ok := strings.CutPrefix(arg, flag); ok {
-			return value
-		}
-	}
-	t.Fatalf("no argument %s", flag)
-	return ""
 }
 
 func (s *serverUnderTest) servingCertificate(t *testing.T) *x509.Certificate {
@@ -219,22 +209,22 @@ func (s *serverUnderTest) servingCertificate(t *testing.T) *x509.Certificate {
 // between the two writes.
 func (s *serverUnderTest) deliversLater(t *testing.T) {
 	const name = "delivered-later"
-	forbidWorks(t, s.hub)
-	eventually(t, "the hub's policy holds", func(ctx context.Context) error {
-		_, err := s.direct.WorkV1().ManifestWorks(cluster1).Create(ctx, configMapWork("probe"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	forbidWorks(t, s.HubClient)
+	framework.Eventually(t, "the hub's policy holds", func(ctx context.Context) error {
+		_, err := s.direct.WorkV1().ManifestWorks(framework.Cluster1).Create(ctx, framework.ConfigMapWork("probe"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err == nil || !strings.Contains(err.Error(), worksForbidden) {
 			return fmt.Errorf("got %w", err)
 		}
 		return nil
 	})
-	cp := create(t, s.ocm, permission(name))
+	cp := framework.CreatePermission(t, s.OCM, framework.Permission(name))
 	s.reported(t, name, metav1.ConditionFalse)
-	if works := must(worksOf(t.Context(), s.ocm, name))(t); len(works) > 0 {
+	if works := framework.Must(framework.WorksOf(t.Context(), s.OCM, name))(t); len(works) > 0 {
 		t.Fatalf("the work %s was written nevertheless", works[0].Name)
 	}
-	allowWorks(t, s.hub)
+	allowWorks(t, s.HubClient)
 	s.reported(t, name, metav1.ConditionTrue)
-	if _, err := s.work(t.Context(), cp); err != nil {
+	if _, err := s.GetWork(t.Context(), cp); err != nil {
 		t.Error(err)
 	}
 }
@@ -242,17 +232,17 @@ func (s *serverUnderTest) deliversLater(t *testing.T) {
 // A server that is asked to stop first answers what is under way, ends watches,
 // and exits with success.
 func (s *serverUnderTest) stopsGracefully(t *testing.T) {
-	watcher, err := s.direct.RbacV1alpha1().ClusterPermissions(cluster1).Watch(t.Context(), metav1.ListOptions{})
+	watcher, err := s.direct.RbacV1alpha1().ClusterPermissions(framework.Cluster1).Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer watcher.Stop()
-	client := must(rest.HTTPClientFor(s.config))(t)
+	client := framework.Must(rest.HTTPClientFor(s.config))(t)
 
 	// A request that is under way for as long as its body is not complete.
 	body, unfinished := io.Pipe()
-	request := must(http.NewRequestWithContext(t.Context(), http.MethodPost,
-		s.config.Host+"/apis/rbac.open-cluster-management.io/v1alpha1/namespaces/"+cluster1+"/clusterpermissions", body))(t)
+	request := framework.Must(http.NewRequestWithContext(t.Context(), http.MethodPost,
+		s.config.Host+"/apis/rbac.open-cluster-management.io/v1alpha1/namespaces/"+framework.Cluster1+"/clusterpermissions", body))(t)
 	request.Header.Set("Content-Type", "application/json")
 	answered := make(chan error, 1)
 	go func() {
@@ -266,23 +256,23 @@ func (s *serverUnderTest) stopsGracefully(t *testing.T) {
 		}
 		answered <- err
 	}()
-	cp := permission("under-way")
+	cp := framework.Permission("under-way")
 	cp.TypeMeta = metav1.TypeMeta{APIVersion: rbacv1alpha1.SchemeGroupVersion.String(), Kind: "ClusterPermission"}
-	content := must(json.Marshal(cp))(t)
+	content := framework.Must(json.Marshal(cp))(t)
 	if _, err := unfinished.Write(content[:len(content)/2]); err != nil {
 		t.Fatal(err)
 	}
 
 	stopped := make(chan error, 1)
 	go func() { stopped <- s.Server.Stop(context.WithoutCancel(t.Context())) }()
-	eventually(t, "the server is no longer ready", func(ctx context.Context) error {
+	framework.Eventually(t, "the server is no longer ready", func(ctx context.Context) error {
 		if s.Server.Ready(ctx) == nil {
 			return errors.New("it is ready")
 		}
 		return nil
 	})
 	// Nobody may have noticed yet: it still answers.
-	if _, err := s.direct.RbacV1alpha1().ClusterPermissions(cluster1).List(t.Context(), metav1.ListOptions{}); err != nil {
+	if _, err := s.direct.RbacV1alpha1().ClusterPermissions(framework.Cluster1).List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Errorf("a request right after SIGTERM: %v", err)
 	}
 	if _, err := unfinished.Write(content[len(content)/2:]); err != nil {
@@ -303,8 +293,8 @@ func (s *serverUnderTest) stopsGracefully(t *testing.T) {
 	if err := s.Server.Process.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "what was under way is stored", func(ctx context.Context) error {
-		_, err := s.get(ctx, "under-way")
+	framework.Eventually(t, "what was under way is stored", func(ctx context.Context) error {
+		_, err := s.GetPermission(ctx, "under-way")
 		return err
 	})
 }

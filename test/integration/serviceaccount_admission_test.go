@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
 // Weaknesses 1 and 4: what cannot work is refused when it is written, and not
@@ -35,10 +36,10 @@ func TestManagedServiceAccountRefused(t *testing.T) {
 		"a namespace without clusters":           {func(a *authenticationv1beta1.ManagedServiceAccount) { a.Namespace = metav1.NamespaceDefault }, []string{"metadata.namespace"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bad := account(cluster1, "refused")
+			bad := framework.NewAccount(framework.Cluster1, "refused")
 			c.change(bad)
-			_, err := f.ocm.AuthenticationV1beta1().ManagedServiceAccounts(bad.Namespace).Create(t.Context(), bad, metav1.CreateOptions{})
-			if !apierrors.IsInvalid(err) || !slices.Equal(fields(err), c.fields) {
+			_, err := f.OCM.AuthenticationV1beta1().ManagedServiceAccounts(bad.Namespace).Create(t.Context(), bad, metav1.CreateOptions{})
+			if !apierrors.IsInvalid(err) || !slices.Equal(framework.InvalidFields(err), c.fields) {
 				t.Errorf("got %v, not 422 for %v", err, c.fields)
 			}
 		})
@@ -59,19 +60,19 @@ func TestManagedServiceAccountAsTodaysClientsSendIt(t *testing.T) {
 			"metadata":{"name":"deprecated","namespace":"cluster1"},"spec":{"rotation":{}}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			out, err := f.kubectl(t, manifest, "apply", "-f", "-")
+			out, err := f.Kubectl(t, manifest, "apply", "-f", "-")
 			if err != nil {
 				t.Fatal(out)
 			}
 			defer func() {
-				if out, err := f.kubectl(t, "", "delete", "msa", "-n", cluster1, name); err != nil {
+				if out, err := f.Kubectl(t, "", "delete", "msa", "-n", framework.Cluster1, name); err != nil {
 					t.Error(out)
 				}
 			}()
 			if warned := strings.Contains(out, "is deprecated"); warned != (name == "deprecated") {
 				t.Errorf("kubectl printed %s", out)
 			}
-			account, _ := f.reported(t, cluster1, name)
+			account, _ := f.AccountReported(t, framework.Cluster1, name)
 			if account.Spec.Rotation.Validity != authenticationv1beta1.DefaultValidity.String() {
 				t.Errorf("agents of today would read a validity of %s", account.Spec.Rotation.Validity)
 			}
@@ -87,14 +88,14 @@ func TestManagedServiceAccountAsTodaysClientsSendIt(t *testing.T) {
 // looks at it (weakness 4), and its columns say the same.
 func TestManagedServiceAccountIsPendingFirst(t *testing.T) {
 	f := shared(t)
-	pending := createAccount(t, f.ocm, account(f.silentCluster(t), "pending"))
+	pending := framework.CreateAccount(t, f.OCM, framework.NewAccount(f.SilentCluster(t), "pending"))
 	for _, conditionType := range []string{authenticationv1beta1.ConditionSecretCreated, authenticationv1beta1.ConditionTokenReported} {
 		condition := meta.FindStatusCondition(pending.Status.Conditions, conditionType)
 		if condition == nil || condition.Status != metav1.ConditionFalse || condition.Reason != authenticationv1beta1.ReasonPending {
 			t.Errorf("%s is %v", conditionType, condition)
 		}
 	}
-	out, err := f.kubectl(t, "", "get", "msa", "-n", pending.Namespace)
+	out, err := f.Kubectl(t, "", "get", "msa", "-n", pending.Namespace)
 	if err != nil {
 		t.Fatal(out)
 	}
@@ -111,14 +112,14 @@ func TestManagedServiceAccountIsPendingFirst(t *testing.T) {
 // nobody else can set or take off.
 func TestOnlyTheServerMarksReplicas(t *testing.T) {
 	f := shared(t)
-	forged := account(cluster1, "forged")
+	forged := framework.NewAccount(framework.Cluster1, "forged")
 	forged.Labels = map[string]string{authenticationv1beta1.ParentNamespaceLabel: metav1.NamespaceDefault, "team": "blue"}
 	forged.Annotations = map[string]string{authenticationv1beta1.ParentUIDAnnotation: "no-such-account"}
-	created := createAccount(t, f.ocm, forged)
+	created := framework.CreateAccount(t, f.OCM, forged)
 	if len(created.Labels) != 1 || len(created.Annotations) != 0 {
 		t.Errorf("it was created with %v and %v", created.Labels, created.Annotations)
 	}
-	patched := must(f.ocm.AuthenticationV1beta1().ManagedServiceAccounts(cluster1).Patch(t.Context(), forged.Name, types.MergePatchType,
+	patched := framework.Must(f.OCM.AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1).Patch(t.Context(), forged.Name, types.MergePatchType,
 		[]byte(`{"metadata":{"labels":{"`+authenticationv1beta1.ParentNamespaceLabel+`":"default"}}}`), metav1.PatchOptions{}))(t)
 	if patched.Labels[authenticationv1beta1.ParentNamespaceLabel] != "" {
 		t.Error("a patch set the mark of the server")

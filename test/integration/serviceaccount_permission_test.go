@@ -21,59 +21,47 @@ import (
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
 	"open-cluster-management.io/hub-apiserver/pkg/tokens"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 )
-
-// forAccount lets one account, and nobody else, read pods in the namespace default.
-func forAccount(namespace, name, account string) *rbacv1alpha1.ClusterPermission {
-	return &rbacv1alpha1.ClusterPermission{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec: rbacv1alpha1.ClusterPermissionSpec{
-			Roles: &[]rbacv1alpha1.Role{{Namespace: "default", Rules: readPods}},
-			RoleBindings: &[]rbacv1alpha1.RoleBinding{{Namespace: "default", RoleRef: rbacv1alpha1.RoleRef{Kind: "Role"}, Subject: &rbacv1.Subject{
-				APIGroup: rbacv1alpha1.ManagedServiceAccountGroup, Kind: rbacv1alpha1.ManagedServiceAccountKind, Name: account,
-			}}},
-		},
-	}
-}
 
 // Whoever has the token of an account may do on the cluster what a
 // ClusterPermission grants the account, from when both are there, and nothing else.
 func TestPermissionOfAccount(t *testing.T) {
 	f := shared(t)
 	const name = "permitted"
-	create(t, f.ocm, forAccount(cluster1, name, name))
-	f.undelivered(t, cluster1, name, "ManagedServiceAccount permitted does not exist")
+	framework.CreatePermission(t, f.OCM, framework.PermissionForAccount(framework.Cluster1, name, name))
+	f.undelivered(t, framework.Cluster1, name, "ManagedServiceAccount permitted does not exist")
 
-	createAccount(t, f.ocm, account(cluster1, name))
-	hub := must(tokens.NewHub(f.Hub.AdminConfig()))(t)
-	source := must(hub.Source(cluster1, name, tokens.Options{}))(t)
+	framework.CreateAccount(t, f.OCM, framework.NewAccount(framework.Cluster1, name))
+	hub := framework.Must(tokens.NewHub(f.Hub.AdminConfig()))(t)
+	source := framework.Must(hub.Source(framework.Cluster1, name, tokens.Options{}))(t)
 	go source.Run(t.Context())
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), framework.Patience)
 	defer cancel()
-	config := must(source.Config(ctx))(t)
-	robot := must(kubernetes.NewForConfig(config))(t)
-	eventually(t, "the account may list pods", func(ctx context.Context) error {
+	config := framework.Must(source.Config(ctx))(t)
+	robot := framework.Must(kubernetes.NewForConfig(config))(t)
+	framework.Eventually(t, "the account may list pods", func(ctx context.Context) error {
 		_, err := robot.CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
 		return err
 	})
 	if _, err := robot.CoreV1().Secrets("default").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("got %v for what nobody has granted, not 403", err)
 	}
-	eventually(t, "everything is delivered", func(ctx context.Context) error {
-		cp, err := f.get(ctx, name)
+	framework.Eventually(t, "everything is delivered", func(ctx context.Context) error {
+		cp, err := f.GetPermission(ctx, name)
 		if err != nil {
 			return err
 		}
-		return errors.Join(hasCondition(cp, rbacv1alpha1.ConditionFullyDelivered, metav1.ConditionTrue),
-			hasCondition(cp, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionTrue))
+		return errors.Join(framework.HasCondition(cp, rbacv1alpha1.ConditionFullyDelivered, metav1.ConditionTrue),
+			framework.HasCondition(cp, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionTrue))
 	})
 
 	// Not a rotation, but an end at once: the same client goes on with the next token.
-	before := must(f.managed.CoreV1().ServiceAccounts(accountsNamespace).Get(t.Context(), name, metav1.GetOptions{}))(t)
-	if err := f.managed.CoreV1().ServiceAccounts(accountsNamespace).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+	before := framework.Must(f.ManagedClient.CoreV1().ServiceAccounts(framework.AccountsNamespace).Get(t.Context(), name, metav1.GetOptions{}))(t)
+	if err := f.ManagedClient.CoreV1().ServiceAccounts(framework.AccountsNamespace).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the client is the new ServiceAccount", func(ctx context.Context) error {
+	framework.Eventually(t, "the client is the new ServiceAccount", func(ctx context.Context) error {
 		review, err := robot.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 		if err == nil && review.Status.UserInfo.UID == string(before.UID) {
 			err = errors.New("it is still the old one")
@@ -84,24 +72,24 @@ func TestPermissionOfAccount(t *testing.T) {
 		t.Errorf("after that: %v", err)
 	}
 	var listed []tokens.Account
-	eventually(t, "the account is listed as ready", func(ctx context.Context) error {
+	framework.Eventually(t, "the account is listed as ready", func(ctx context.Context) error {
 		var err error
 		listed, err = hub.List(ctx, tokens.ListOptions{Name: name})
-		if err == nil && (len(listed) != 1 || !listed[0].Ready || listed[0].Cluster != cluster1) {
+		if err == nil && (len(listed) != 1 || !listed[0].Ready || listed[0].Cluster != framework.Cluster1) {
 			err = fmt.Errorf("got %+v", listed)
 		}
 		return err
 	})
 
-	if err := f.ocm.AuthenticationV1beta1().ManagedServiceAccounts(cluster1).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+	if err := f.OCM.AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the binding is gone", func(ctx context.Context) error {
-		_, err := f.managed.RbacV1().RoleBindings("default").Get(ctx, name, metav1.GetOptions{})
-		return isGone(err)
+	framework.Eventually(t, "the binding is gone", func(ctx context.Context) error {
+		_, err := f.ManagedClient.RbacV1().RoleBindings("default").Get(ctx, name, metav1.GetOptions{})
+		return framework.IsGone(err)
 	})
-	f.undelivered(t, cluster1, name, "does not exist")
-	if _, err := f.managed.RbacV1().Roles("default").Get(t.Context(), name, metav1.GetOptions{}); err != nil {
+	f.undelivered(t, framework.Cluster1, name, "does not exist")
+	if _, err := f.ManagedClient.RbacV1().Roles("default").Get(t.Context(), name, metav1.GetOptions{}); err != nil {
 		t.Errorf("the role, which needs no account: %v", err)
 	}
 }
@@ -109,16 +97,16 @@ func TestPermissionOfAccount(t *testing.T) {
 // The binding follows what the agent of the cluster says of the account.
 func TestBindingFollowsTheReport(t *testing.T) {
 	f := shared(t)
-	cluster := f.silentCluster(t)
+	cluster := f.SilentCluster(t)
 	const name = "followed"
-	cp := must(f.ocm.RbacV1alpha1().ClusterPermissions(cluster).Create(t.Context(), forAccount(cluster, name, name), metav1.CreateOptions{}))(t)
-	created := createAccount(t, f.ocm, account(cluster, name))
+	cp := framework.Must(f.OCM.RbacV1alpha1().ClusterPermissions(cluster).Create(t.Context(), framework.PermissionForAccount(cluster, name, name), metav1.CreateOptions{}))(t)
+	created := framework.CreateAccount(t, f.OCM, framework.NewAccount(cluster, name))
 	f.undelivered(t, cluster, name, "has not been reported by the agent of this cluster yet")
 
-	_, agent := f.agentOf(t, cluster)
+	_, agent := f.AgentOf(t, cluster)
 	report := func(change func(*authenticationv1beta1.ManagedServiceAccountStatus)) {
 		t.Helper()
-		eventually(t, "the agent has reported", func(ctx context.Context) error {
+		framework.Eventually(t, "the agent has reported", func(ctx context.Context) error {
 			accounts := agent.AuthenticationV1beta1().ManagedServiceAccounts(cluster)
 			current, err := accounts.Get(ctx, created.Name, metav1.GetOptions{})
 			if err != nil {
@@ -137,15 +125,15 @@ func TestBindingFollowsTheReport(t *testing.T) {
 	}
 
 	// A new token is no reason to write anything.
-	before := must(f.ocm.WorkV1().ManifestWorks(cluster).Get(t.Context(), render.WorkName(cp), metav1.GetOptions{}))(t)
+	before := framework.Must(f.OCM.WorkV1().ManifestWorks(cluster).Get(t.Context(), render.WorkName(cp), metav1.GetOptions{}))(t)
 	report(func(status *authenticationv1beta1.ManagedServiceAccountStatus) {
 		meta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: authenticationv1beta1.ConditionTokenReported,
 			Status: metav1.ConditionTrue, Reason: authenticationv1beta1.ReasonTokenReported})
 	})
 	report(func(status *authenticationv1beta1.ManagedServiceAccountStatus) { status.ServiceAccountRef = nil })
 	// The public agent does not say where it has put the ServiceAccount.
-	f.rendersSubject(t, cp, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: accountsNamespace, Name: name})
-	after := must(f.ocm.WorkV1().ManifestWorks(cluster).Get(t.Context(), render.WorkName(cp), metav1.GetOptions{}))(t)
+	f.rendersSubject(t, cp, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: framework.AccountsNamespace, Name: name})
+	after := framework.Must(f.OCM.WorkV1().ManifestWorks(cluster).Get(t.Context(), render.WorkName(cp), metav1.GetOptions{}))(t)
 	if after.Generation != before.Generation+1 {
 		t.Errorf("the work went from generation %d to %d for one change", before.Generation, after.Generation)
 	}
@@ -163,22 +151,22 @@ func TestBindingFollowsTheReport(t *testing.T) {
 func TestHubThatKeepsAccounts(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	hub := hubThatRunsOCM(t, authenticationv1beta1.SchemeGroupVersion, authenticationv1alpha1.SchemeGroupVersion)
-	f := &fleet{ocm: ocmClient(t, hub.AdminConfig(), nil)}
+	hub := framework.HubThatRunsOCM(t, authenticationv1beta1.SchemeGroupVersion, authenticationv1alpha1.SchemeGroupVersion)
+	f := &fleet{&framework.Fleet{OCM: framework.OCMClient(t, hub.AdminConfig(), nil)}}
 	const name = "kept-by-the-hub"
-	create(t, f.ocm, permission("without-accounts"))
-	cp := create(t, f.ocm, forAccount(cluster1, name, name))
-	f.undelivered(t, cluster1, name, "does not exist")
+	framework.CreatePermission(t, f.OCM, framework.Permission("without-accounts"))
+	cp := framework.CreatePermission(t, f.OCM, framework.PermissionForAccount(framework.Cluster1, name, name))
+	f.undelivered(t, framework.Cluster1, name, "does not exist")
 
-	apply(t, hub, crd(t, "pkg", "tokens", "testdata", "managedserviceaccounts.crd.yaml"))
-	reported := account(cluster1, name)
+	framework.Apply(t, hub, framework.CRD(t, "pkg", "tokens", "testdata", "managedserviceaccounts.crd.yaml"))
+	reported := framework.NewAccount(framework.Cluster1, name)
 	reported.Status.TokenSecretRef = &authenticationv1beta1.TokenSecretReference{Name: name, LastRefreshTimestamp: metav1.Now()}
-	eventually(t, "the hub has accounts", func(ctx context.Context) error {
-		_, err := f.ocm.AuthenticationV1beta1().ManagedServiceAccounts(cluster1).Create(ctx, reported, metav1.CreateOptions{})
+	framework.Eventually(t, "the hub has accounts", func(ctx context.Context) error {
+		_, err := f.OCM.AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1).Create(ctx, reported, metav1.CreateOptions{})
 		return err
 	})
-	f.rendersSubject(t, cp, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: accountsNamespace, Name: name})
-	if err := f.ocm.AuthenticationV1beta1().ManagedServiceAccounts(cluster1).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+	f.rendersSubject(t, cp, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: framework.AccountsNamespace, Name: name})
+	if err := f.OCM.AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	f.rendersSubject(t, cp)
@@ -187,12 +175,12 @@ func TestHubThatKeepsAccounts(t *testing.T) {
 // undelivered waits until a ClusterPermission says why a part of it is not delivered.
 func (f *fleet) undelivered(t *testing.T, namespace, name, want string) {
 	t.Helper()
-	eventually(t, "the ClusterPermission says that "+want, func(ctx context.Context) error {
-		cp, err := f.ocm.RbacV1alpha1().ClusterPermissions(namespace).Get(ctx, name, metav1.GetOptions{})
+	framework.Eventually(t, "the ClusterPermission says that "+want, func(ctx context.Context) error {
+		cp, err := f.OCM.RbacV1alpha1().ClusterPermissions(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		if err := hasCondition(cp, rbacv1alpha1.ConditionFullyDelivered, metav1.ConditionFalse); err != nil {
+		if err := framework.HasCondition(cp, rbacv1alpha1.ConditionFullyDelivered, metav1.ConditionFalse); err != nil {
 			return err
 		}
 		if got := meta.FindStatusCondition(cp.Status.Conditions, rbacv1alpha1.ConditionFullyDelivered).Message; !strings.Contains(got, want) {
@@ -206,8 +194,8 @@ func (f *fleet) undelivered(t *testing.T, namespace, name, want string) {
 // without any there is no binding.
 func (f *fleet) rendersSubject(t *testing.T, cp *rbacv1alpha1.ClusterPermission, want ...rbacv1.Subject) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("the binding is for %v", want), func(ctx context.Context) error {
-		work, err := f.ocm.WorkV1().ManifestWorks(cp.Namespace).Get(ctx, render.WorkName(cp), metav1.GetOptions{})
+	framework.Eventually(t, fmt.Sprintf("the binding is for %v", want), func(ctx context.Context) error {
+		work, err := f.OCM.WorkV1().ManifestWorks(cp.Namespace).Get(ctx, render.WorkName(cp), metav1.GetOptions{})
 		if err != nil {
 			return err
 		}

@@ -16,6 +16,7 @@ import (
 
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -32,15 +33,15 @@ type setFleet struct {
 // these sets, and nowhere else, whatever changes.
 func TestAccountOfClusterSets(t *testing.T) {
 	t.Parallel()
-	s := &setFleet{ownFleet(t, localhub.FleetOptions{Clusters: []string{cluster1, "cluster2"}})}
+	s := &setFleet{ownFleet(t, localhub.FleetOptions{Clusters: []string{framework.Cluster1, "cluster2"}})}
 	ctx := t.Context()
-	if _, err := s.hub.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team}}, metav1.CreateOptions{}); err != nil {
+	if _, err := s.HubClient.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Run("refused without a set", s.refusedWithoutSet)
 	s.bind(t, "north", &metav1.LabelSelector{MatchLabels: map[string]string{"region": "north"}})
 	s.bind(t, "mine", nil)
-	s.label(t, cluster1, "region", "north")
+	s.label(t, framework.Cluster1, "region", "north")
 	t.Run("every cluster", s.everyCluster)
 	t.Run("members come and go", s.membersComeAndGo)
 	t.Run("what is in the way is named", s.namesWhatIsInTheWay)
@@ -58,13 +59,13 @@ func (s *setFleet) bind(t *testing.T, name string, selector *metav1.LabelSelecto
 	if selector != nil {
 		set.Spec.ClusterSelector = clusterv1beta2.ManagedClusterSelector{SelectorType: clusterv1beta2.LabelSelector, LabelSelector: selector}
 	}
-	must(s.ocm.ClusterV1beta2().ManagedClusterSets().Create(t.Context(), set, metav1.CreateOptions{}))(t)
+	framework.Must(s.OCM.ClusterV1beta2().ManagedClusterSets().Create(t.Context(), set, metav1.CreateOptions{}))(t)
 	s.rebind(t, name)
 }
 
 func (s *setFleet) rebind(t *testing.T, name string) {
 	t.Helper()
-	must(s.ocm.ClusterV1beta2().ManagedClusterSetBindings(team).Create(t.Context(), &clusterv1beta2.ManagedClusterSetBinding{
+	framework.Must(s.OCM.ClusterV1beta2().ManagedClusterSetBindings(team).Create(t.Context(), &clusterv1beta2.ManagedClusterSetBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       clusterv1beta2.ManagedClusterSetBindingSpec{ClusterSet: name},
 	}, metav1.CreateOptions{}))(t)
@@ -72,7 +73,7 @@ func (s *setFleet) rebind(t *testing.T, name string) {
 
 func (s *setFleet) unbind(t *testing.T, name string) {
 	t.Helper()
-	if err := s.ocm.ClusterV1beta2().ManagedClusterSetBindings(team).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+	if err := s.OCM.ClusterV1beta2().ManagedClusterSetBindings(team).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -80,16 +81,16 @@ func (s *setFleet) unbind(t *testing.T, name string) {
 func (s *setFleet) label(t *testing.T, cluster, key, value string) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, key, value)
-	must(s.ocm.ClusterV1().ManagedClusters().Patch(t.Context(), cluster, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))(t)
+	framework.Must(s.OCM.ClusterV1().ManagedClusters().Patch(t.Context(), cluster, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))(t)
 }
 
 // summarized waits until the account sums up so many clusters, and the failing ones by name.
 func (s *setFleet) summarized(t *testing.T, ready, total int32, failing ...string) *authenticationv1beta1.ManagedServiceAccount {
 	t.Helper()
 	var account *authenticationv1beta1.ManagedServiceAccount
-	eventually(t, fmt.Sprintf("%d of %d clusters are ready", ready, total), func(ctx context.Context) error {
+	framework.Eventually(t, fmt.Sprintf("%d of %d clusters are ready", ready, total), func(ctx context.Context) error {
 		var err error
-		if account, err = s.account(ctx, team, bot); err != nil {
+		if account, err = s.GetAccount(ctx, team, bot); err != nil {
 			return err
 		}
 		clusters := account.Status.Clusters
@@ -111,23 +112,23 @@ func (s *setFleet) summarized(t *testing.T, ready, total int32, failing ...strin
 // onCluster waits until the ServiceAccount is, or is not, on a cluster.
 func (s *setFleet) onCluster(t *testing.T, member int, want bool) {
 	t.Helper()
-	client := must(kubeClient(s.Members[member].Cluster))(t)
-	eventually(t, fmt.Sprintf("presence on %s is %t", s.Members[member].Name, want), func(ctx context.Context) error {
-		_, err := client.CoreV1().ServiceAccounts(accountsNamespace).Get(ctx, bot, metav1.GetOptions{})
+	client := framework.Must(kubeClient(s.Members[member].Cluster))(t)
+	framework.Eventually(t, fmt.Sprintf("presence on %s is %t", s.Members[member].Name, want), func(ctx context.Context) error {
+		_, err := client.CoreV1().ServiceAccounts(framework.AccountsNamespace).Get(ctx, bot, metav1.GetOptions{})
 		if want {
 			return err
 		}
-		return isGone(err)
+		return framework.IsGone(err)
 	})
 }
 
 func (s *setFleet) refusedWithoutSet(t *testing.T) {
-	_, err := s.ocm.AuthenticationV1beta1().ManagedServiceAccounts(team).Create(t.Context(), account(team, bot), metav1.CreateOptions{})
-	if !apierrors.IsInvalid(err) || !slices.Equal(fields(err), []string{"metadata.namespace"}) {
+	_, err := s.OCM.AuthenticationV1beta1().ManagedServiceAccounts(team).Create(t.Context(), framework.NewAccount(team, bot), metav1.CreateOptions{})
+	if !apierrors.IsInvalid(err) || !slices.Equal(framework.InvalidFields(err), []string{"metadata.namespace"}) {
 		t.Errorf("got %v, not 422", err)
 	}
 	s.rebind(t, "unknown")
-	_, err = s.ocm.AuthenticationV1beta1().ManagedServiceAccounts(team).Create(t.Context(), account(team, bot), metav1.CreateOptions{})
+	_, err = s.OCM.AuthenticationV1beta1().ManagedServiceAccounts(team).Create(t.Context(), framework.NewAccount(team, bot), metav1.CreateOptions{})
 	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "unknown") {
 		t.Errorf("with a binding to a set that does not exist: got %v, not 422 that names it", err)
 	}
@@ -135,9 +136,9 @@ func (s *setFleet) refusedWithoutSet(t *testing.T) {
 }
 
 func (s *setFleet) everyCluster(t *testing.T) {
-	asked := account(team, bot)
+	asked := framework.NewAccount(team, bot)
 	asked.Spec.Rotation.Validity = "24h"
-	must(s.ocm.AuthenticationV1beta1().ManagedServiceAccounts(team).Create(t.Context(), asked, metav1.CreateOptions{}))(t)
+	framework.Must(s.OCM.AuthenticationV1beta1().ManagedServiceAccounts(team).Create(t.Context(), asked, metav1.CreateOptions{}))(t)
 	s.summarized(t, 1, 1)
 	s.label(t, "cluster2", clusterv1beta2.ClusterSetLabel, "mine")
 	whole := s.summarized(t, 2, 2)
@@ -152,18 +153,18 @@ func (s *setFleet) everyCluster(t *testing.T) {
 		t.Error("it does not say when the first token expires")
 	}
 	for i, member := range s.Members {
-		replica, secret := s.reported(t, member.Name, bot)
+		replica, secret := s.AccountReported(t, member.Name, bot)
 		if replica.Labels[authenticationv1beta1.ParentNamespaceLabel] != team {
 			t.Errorf("the replica on %s has the labels %v", member.Name, replica.Labels)
 		}
 		if len(secret.OwnerReferences) != 1 || secret.OwnerReferences[0].UID != replica.UID || secret.Labels[authenticationv1beta1.ManagedServiceAccountLabel] != "true" {
 			t.Errorf("the Secret of %s is owned by %v and labelled %v", member.Name, secret.OwnerReferences, secret.Labels)
 		}
-		if err := accepts(t.Context(), s.Members[i].Cluster, secret); err != nil {
+		if err := framework.AcceptsToken(t.Context(), s.Members[i].Cluster, secret); err != nil {
 			t.Errorf("%s does not accept its token: %v", member.Name, err)
 		}
 	}
-	out, err := s.kubectl(t, "", "get", "msa", "-n", team)
+	out, err := s.Kubectl(t, "", "get", "msa", "-n", team)
 	if err != nil || !strings.Contains(out, "2/2") {
 		t.Errorf("kubectl prints %s", out)
 	}
@@ -174,7 +175,7 @@ func (s *setFleet) membersComeAndGo(t *testing.T) {
 	s.onCluster(t, 1, false)
 	s.summarized(t, 1, 1)
 	// A cluster of two bound sets counts once.
-	s.label(t, cluster1, clusterv1beta2.ClusterSetLabel, "mine")
+	s.label(t, framework.Cluster1, clusterv1beta2.ClusterSetLabel, "mine")
 	s.label(t, "cluster2", "region", "north")
 	s.onCluster(t, 1, true)
 	s.summarized(t, 2, 2)
@@ -189,7 +190,7 @@ func (s *setFleet) namesWhatIsInTheWay(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	taken := createAccount(t, s.ocm, account("cluster4", bot))
+	taken := framework.CreateAccount(t, s.OCM, framework.NewAccount("cluster4", bot))
 	for _, name := range []string{"cluster3", "cluster4"} {
 		s.label(t, name, "region", "north")
 	}
@@ -197,40 +198,40 @@ func (s *setFleet) namesWhatIsInTheWay(t *testing.T) {
 	if summary.Failing[0].Reason != authenticationv1beta1.ReasonPending || summary.Failing[1].Reason != "NameTaken" {
 		t.Errorf("the reasons are %v", summary.Failing)
 	}
-	if err := s.ocm.AuthenticationV1beta1().ManagedServiceAccounts("cluster4").Delete(ctx, taken.Name, metav1.DeleteOptions{}); err != nil {
+	if err := s.OCM.AuthenticationV1beta1().ManagedServiceAccounts("cluster4").Delete(ctx, taken.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the name is used once it is free", func(ctx context.Context) error {
-		replica, err := s.account(ctx, "cluster4", bot)
+	framework.Eventually(t, "the name is used once it is free", func(ctx context.Context) error {
+		replica, err := s.GetAccount(ctx, "cluster4", bot)
 		if err == nil && replica.Labels[authenticationv1beta1.ParentNamespaceLabel] != team {
 			err = errors.New("it is another account")
 		}
 		return err
 	})
 	for _, name := range []string{"cluster3", "cluster4"} {
-		if err := s.ocm.ClusterV1().ManagedClusters().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+		if err := s.OCM.ClusterV1().ManagedClusters().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	s.summarized(t, 2, 2)
-	eventually(t, "replicas go with their clusters", func(ctx context.Context) error {
-		_, three := s.account(ctx, "cluster3", bot)
-		_, four := s.account(ctx, "cluster4", bot)
-		return gone(three, four)
+	framework.Eventually(t, "replicas go with their clusters", func(ctx context.Context) error {
+		_, three := s.GetAccount(ctx, "cluster3", bot)
+		_, four := s.GetAccount(ctx, "cluster4", bot)
+		return framework.Gone(three, four)
 	})
 }
 
 // Weakness 7: a replica is what its account says, whoever changes or deletes it,
 // and cannot be cut loose to stay behind.
 func (s *setFleet) replicasAreKept(t *testing.T) {
-	ctx, replicas := t.Context(), s.ocm.AuthenticationV1beta1().ManagedServiceAccounts(cluster1)
+	ctx, replicas := t.Context(), s.OCM.AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1)
 	loose := fmt.Sprintf(`{"metadata":{"labels":{%q:null},"annotations":{%q:null}},"spec":{"audiences":["other"]}}`,
 		authenticationv1beta1.ParentNamespaceLabel, authenticationv1beta1.ParentUIDAnnotation)
-	cut := must(replicas.Patch(ctx, bot, types.MergePatchType, []byte(loose), metav1.PatchOptions{}))(t)
+	cut := framework.Must(replicas.Patch(ctx, bot, types.MergePatchType, []byte(loose), metav1.PatchOptions{}))(t)
 	if cut.Labels[authenticationv1beta1.ParentNamespaceLabel] != team || cut.Annotations[authenticationv1beta1.ParentUIDAnnotation] == "" {
 		t.Errorf("the replica was cut loose: %v, %v", cut.Labels, cut.Annotations)
 	}
-	eventually(t, "its spec is that of the account", func(ctx context.Context) error {
+	framework.Eventually(t, "its spec is that of the account", func(ctx context.Context) error {
 		replica, err := replicas.Get(ctx, bot, metav1.GetOptions{})
 		if err == nil && len(replica.Spec.Audiences) > 0 {
 			err = fmt.Errorf("its audiences are %v", replica.Spec.Audiences)
@@ -240,7 +241,7 @@ func (s *setFleet) replicasAreKept(t *testing.T) {
 	if err := replicas.Delete(ctx, bot, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is back", func(ctx context.Context) error {
+	framework.Eventually(t, "it is back", func(ctx context.Context) error {
 		replica, err := replicas.Get(ctx, bot, metav1.GetOptions{})
 		if err == nil && replica.UID == cut.UID {
 			err = errors.New("it is still there")
@@ -257,11 +258,11 @@ func (s *setFleet) specFollows(t *testing.T) {
 	if err := agent.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	must(s.ocm.AuthenticationV1beta1().ManagedServiceAccounts(team).Patch(t.Context(), bot, types.MergePatchType,
+	framework.Must(s.OCM.AuthenticationV1beta1().ManagedServiceAccounts(team).Patch(t.Context(), bot, types.MergePatchType,
 		[]byte(`{"spec":{"rotation":{"validity":"12h"},"ttlSecondsAfterCreation":100000}}`), metav1.PatchOptions{}))(t)
 	for _, member := range s.Members {
-		eventually(t, "the replica on "+member.Name+" follows", func(ctx context.Context) error {
-			replica, err := s.account(ctx, member.Name, bot)
+		framework.Eventually(t, "the replica on "+member.Name+" follows", func(ctx context.Context) error {
+			replica, err := s.GetAccount(ctx, member.Name, bot)
 			if err == nil && (replica.Spec.Rotation.Validity != "12h" || replica.Spec.TTLSecondsAfterCreation != nil) {
 				err = fmt.Errorf("its spec is %+v", replica.Spec)
 			}
@@ -285,8 +286,8 @@ func (s *setFleet) serverIsAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.onCluster(t, 1, false)
-	eventually(t, "the server answers again", func(ctx context.Context) error {
-		_, err := s.account(ctx, team, bot)
+	framework.Eventually(t, "the server answers again", func(ctx context.Context) error {
+		_, err := s.GetAccount(ctx, team, bot)
 		return err
 	})
 	s.summarized(t, 1, 1)
@@ -298,12 +299,12 @@ func (s *setFleet) nobodyCollectsGarbage(t *testing.T) {
 	if err := s.Hub.ControllerManager.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	_, before := s.reported(t, cluster1, bot)
-	if err := s.ocm.AuthenticationV1beta1().ManagedServiceAccounts(cluster1).Delete(t.Context(), bot, metav1.DeleteOptions{}); err != nil {
+	_, before := s.AccountReported(t, framework.Cluster1, bot)
+	if err := s.OCM.AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1).Delete(t.Context(), bot, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "there is another Secret", func(ctx context.Context) error {
-		secret, err := s.hub.CoreV1().Secrets(cluster1).Get(ctx, bot, metav1.GetOptions{})
+	framework.Eventually(t, "there is another Secret", func(ctx context.Context) error {
+		secret, err := s.HubClient.CoreV1().Secrets(framework.Cluster1).Get(ctx, bot, metav1.GetOptions{})
 		if err == nil && secret.UID == before.UID {
 			err = errors.New("it is the former one")
 		}
@@ -320,11 +321,11 @@ func (s *setFleet) noSetAnyMore(t *testing.T) {
 	s.unbind(t, "mine")
 	s.onCluster(t, 0, false)
 	for _, conditionType := range []string{authenticationv1beta1.ConditionNamespaceManaged, authenticationv1beta1.ConditionTokenReported} {
-		s.accountSays(t, team, bot, conditionType, metav1.ConditionFalse, authenticationv1beta1.ReasonNotManaged)
+		s.AccountSays(t, team, bot, conditionType, metav1.ConditionFalse, authenticationv1beta1.ReasonNotManaged)
 	}
 	s.rebind(t, "unknown")
-	eventually(t, "the set that does not exist is named", func(ctx context.Context) error {
-		account, err := s.account(ctx, team, bot)
+	framework.Eventually(t, "the set that does not exist is named", func(ctx context.Context) error {
+		account, err := s.GetAccount(ctx, team, bot)
 		if err != nil {
 			return err
 		}
@@ -343,13 +344,13 @@ func (s *setFleet) noSetAnyMore(t *testing.T) {
 }
 
 func (s *setFleet) deleted(t *testing.T) {
-	if err := s.ocm.AuthenticationV1beta1().ManagedServiceAccounts(team).Delete(t.Context(), bot, metav1.DeleteOptions{}); err != nil {
+	if err := s.OCM.AuthenticationV1beta1().ManagedServiceAccounts(team).Delete(t.Context(), bot, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	s.onCluster(t, 0, false)
-	eventually(t, "replica and Secret are gone", func(ctx context.Context) error {
-		_, replica := s.account(ctx, cluster1, bot)
-		_, secret := s.hub.CoreV1().Secrets(cluster1).Get(ctx, bot, metav1.GetOptions{})
-		return gone(replica, secret)
+	framework.Eventually(t, "replica and Secret are gone", func(ctx context.Context) error {
+		_, replica := s.GetAccount(ctx, framework.Cluster1, bot)
+		_, secret := s.HubClient.CoreV1().Secrets(framework.Cluster1).Get(ctx, bot, metav1.GetOptions{})
+		return framework.Gone(replica, secret)
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
 const accessRole = "open-cluster-management:managedcluster:serviceaccount-secrets"
@@ -23,11 +24,11 @@ const accessRole = "open-cluster-management:managedcluster:serviceaccount-secret
 func TestManagedServiceAccountReportsAToken(t *testing.T) {
 	f := shared(t)
 	const name = "whole-life-account"
-	asked := account(cluster1, name)
+	asked := framework.NewAccount(framework.Cluster1, name)
 	asked.Spec.Rotation.Validity = "24h"
 	asked.Spec.Audiences = []string{"https://kubernetes.default.svc.cluster.local", "vault"}
-	createAccount(t, f.ocm, asked)
-	account, secret := f.reported(t, cluster1, name)
+	framework.CreateAccount(t, f.OCM, asked)
+	account, secret := f.AccountReported(t, framework.Cluster1, name)
 
 	owner := metav1.OwnerReference{APIVersion: authenticationv1beta1.SchemeGroupVersion.String(), Kind: "ManagedServiceAccount", Name: name, UID: account.UID}
 	if len(secret.OwnerReferences) != 1 || secret.OwnerReferences[0] != owner {
@@ -36,22 +37,22 @@ func TestManagedServiceAccountReportsAToken(t *testing.T) {
 	if secret.Type != "Opaque" || secret.Labels[authenticationv1beta1.ManagedServiceAccountLabel] != "true" || len(secret.Data) != 2 {
 		t.Errorf("the Secret is of type %s with labels %v and %d keys", secret.Type, secret.Labels, len(secret.Data))
 	}
-	if ref := account.Status.ServiceAccountRef; ref == nil || ref.Namespace != accountsNamespace || ref.Name != name || ref.UID == "" {
+	if ref := account.Status.ServiceAccountRef; ref == nil || ref.Namespace != framework.AccountsNamespace || ref.Name != name || ref.UID == "" {
 		t.Errorf("the ServiceAccount is reported as %v", ref)
 	}
 	if ref := account.Status.TokenSecretRef; ref == nil || ref.Name != name || time.Since(ref.LastRefreshTimestamp.Time) > time.Hour {
 		t.Errorf("the Secret is reported as %v", ref)
 	}
-	f.accountSays(t, cluster1, name, authenticationv1beta1.ConditionSecretCreated, metav1.ConditionTrue, authenticationv1beta1.ReasonSecretCreated)
-	f.accountSays(t, cluster1, name, authenticationv1beta1.ConditionAllServiceAccountPresent, metav1.ConditionTrue, authenticationv1beta1.ReasonServiceAccountPresent)
+	f.AccountSays(t, framework.Cluster1, name, authenticationv1beta1.ConditionSecretCreated, metav1.ConditionTrue, authenticationv1beta1.ReasonSecretCreated)
+	f.AccountSays(t, framework.Cluster1, name, authenticationv1beta1.ConditionAllServiceAccountPresent, metav1.ConditionTrue, authenticationv1beta1.ReasonServiceAccountPresent)
 
-	if err := f.ocm.AuthenticationV1beta1().ManagedServiceAccounts(cluster1).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+	if err := f.OCM.AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "ServiceAccount and Secret are gone", func(ctx context.Context) error {
-		_, onCluster := f.managed.CoreV1().ServiceAccounts(accountsNamespace).Get(ctx, name, metav1.GetOptions{})
-		_, onHub := f.hub.CoreV1().Secrets(cluster1).Get(ctx, name, metav1.GetOptions{})
-		return gone(onCluster, onHub)
+	framework.Eventually(t, "ServiceAccount and Secret are gone", func(ctx context.Context) error {
+		_, onCluster := f.ManagedClient.CoreV1().ServiceAccounts(framework.AccountsNamespace).Get(ctx, name, metav1.GetOptions{})
+		_, onHub := f.HubClient.CoreV1().Secrets(framework.Cluster1).Get(ctx, name, metav1.GetOptions{})
+		return framework.Gone(onCluster, onHub)
 	})
 }
 
@@ -60,8 +61,8 @@ func TestManagedServiceAccountReportsAToken(t *testing.T) {
 func TestSecretIsMended(t *testing.T) {
 	f := shared(t)
 	const name = "mended"
-	createAccount(t, f.ocm, account(cluster1, name))
-	secrets := f.hub.CoreV1().Secrets(cluster1)
+	framework.CreateAccount(t, f.OCM, framework.NewAccount(framework.Cluster1, name))
+	secrets := f.HubClient.CoreV1().Secrets(framework.Cluster1)
 	for what, harm := range map[string]func(ctx context.Context) error{
 		"deleted": func(ctx context.Context) error { return secrets.Delete(ctx, name, metav1.DeleteOptions{}) },
 		"malformed": func(ctx context.Context) error {
@@ -78,11 +79,11 @@ func TestSecretIsMended(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			_, before := f.reported(t, cluster1, name)
+			_, before := f.AccountReported(t, framework.Cluster1, name)
 			if err := harm(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the cluster accepts what is in it", func(ctx context.Context) error {
+			framework.Eventually(t, "the cluster accepts what is in it", func(ctx context.Context) error {
 				secret, err := secrets.Get(ctx, name, metav1.GetOptions{})
 				if err != nil {
 					return err
@@ -95,7 +96,7 @@ func TestSecretIsMended(t *testing.T) {
 						return errors.New("a foreign label was taken off")
 					}
 				}
-				return accepts(ctx, f.Members[0].Cluster, secret)
+				return framework.AcceptsToken(ctx, f.Members[0].Cluster, secret)
 			})
 		})
 	}
@@ -106,19 +107,19 @@ func TestSecretIsMended(t *testing.T) {
 // account says so, once, until it is gone.
 func TestSecretThatIsNoLongerTheAccounts(t *testing.T) {
 	f := shared(t)
-	secrets := f.hub.CoreV1().Secrets(cluster1)
+	secrets := f.HubClient.CoreV1().Secrets(framework.Cluster1)
 	patch := func(name, patch string) error {
 		_, err := secrets.Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 		return err
 	}
 	t.Run("without its label", func(t *testing.T) {
 		const name = "unlabelled"
-		createAccount(t, f.ocm, account(cluster1, name))
-		f.reported(t, cluster1, name)
+		framework.CreateAccount(t, f.OCM, framework.NewAccount(framework.Cluster1, name))
+		f.AccountReported(t, framework.Cluster1, name)
 		if err := patch(name, `{"metadata":{"labels":null}}`); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the label is back", func(ctx context.Context) error {
+		framework.Eventually(t, "the label is back", func(ctx context.Context) error {
 			secret, err := secrets.Get(ctx, name, metav1.GetOptions{})
 			if err == nil && secret.Labels[authenticationv1beta1.ManagedServiceAccountLabel] != "true" {
 				err = fmt.Errorf("its labels are %v", secret.Labels)
@@ -133,20 +134,20 @@ func TestSecretThatIsNoLongerTheAccounts(t *testing.T) {
 			if err := secrets.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 				return err
 			}
-			_, err := secrets.Create(t.Context(), secretNamed(name), metav1.CreateOptions{})
+			_, err := secrets.Create(t.Context(), framework.NewSecret(name), metav1.CreateOptions{})
 			return err
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			name := strings.ReplaceAll(what, " ", "-")
-			createAccount(t, f.ocm, account(cluster1, name))
-			f.reported(t, cluster1, name)
+			framework.CreateAccount(t, f.OCM, framework.NewAccount(framework.Cluster1, name))
+			f.AccountReported(t, framework.Cluster1, name)
 			if err := harm(name); err != nil {
 				t.Fatal(err)
 			}
-			foreign := must(secrets.Get(t.Context(), name, metav1.GetOptions{}))(t)
+			foreign := framework.Must(secrets.Get(t.Context(), name, metav1.GetOptions{}))(t)
 			f.settles(t, name, authenticationv1beta1.ReasonSecretConflict)
-			if got := must(secrets.Get(t.Context(), name, metav1.GetOptions{}))(t); got.ResourceVersion != foreign.ResourceVersion {
+			if got := framework.Must(secrets.Get(t.Context(), name, metav1.GetOptions{}))(t); got.ResourceVersion != foreign.ResourceVersion {
 				t.Error("the Secret was written to")
 			}
 			if err := secrets.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
@@ -161,8 +162,8 @@ func TestSecretThatIsNoLongerTheAccounts(t *testing.T) {
 // then that nobody writes the account for a while.
 func (f *fleet) settles(t *testing.T, name, reason string) {
 	t.Helper()
-	eventually(t, "TokenReported of "+name+" stays "+reason, func(ctx context.Context) error {
-		before, err := f.account(ctx, cluster1, name)
+	framework.Eventually(t, "TokenReported of "+name+" stays "+reason, func(ctx context.Context) error {
+		before, err := f.GetAccount(ctx, framework.Cluster1, name)
 		if err != nil {
 			return err
 		}
@@ -173,7 +174,7 @@ func (f *fleet) settles(t *testing.T, name, reason string) {
 		if held := before.Status.TokenSecretRef != nil; held != (reported.Status == metav1.ConditionTrue) {
 			return fmt.Errorf("the reference is %v", before.Status.TokenSecretRef)
 		}
-		changes, err := f.ocm.AuthenticationV1beta1().ManagedServiceAccounts(cluster1).Watch(ctx, metav1.ListOptions{
+		changes, err := f.OCM.AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1).Watch(ctx, metav1.ListOptions{
 			FieldSelector: "metadata.name=" + name, ResourceVersion: before.ResourceVersion,
 		})
 		if err != nil {
@@ -195,24 +196,24 @@ func TestHostileAgent(t *testing.T) {
 	f := shared(t)
 	const mine, foreign = "hostile-own", "hostile-foreign"
 	ctx := t.Context()
-	secrets := f.hub.CoreV1().Secrets(cluster1)
-	treasure := must(secrets.Create(ctx, secretNamed(foreign), metav1.CreateOptions{}))(t)
+	secrets := f.HubClient.CoreV1().Secrets(framework.Cluster1)
+	treasure := framework.Must(secrets.Create(ctx, framework.NewSecret(foreign), metav1.CreateOptions{}))(t)
 	t.Cleanup(func() {
 		if err := secrets.Delete(context.WithoutCancel(t.Context()), foreign, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 	})
-	createAccount(t, f.ocm, account(cluster1, mine))
-	victim := createAccount(t, f.ocm, account(cluster1, foreign))
-	f.reported(t, cluster1, mine)
-	conflict := f.accountSays(t, cluster1, foreign, authenticationv1beta1.ConditionSecretCreated, metav1.ConditionFalse, authenticationv1beta1.ReasonSecretConflict)
+	framework.CreateAccount(t, f.OCM, framework.NewAccount(framework.Cluster1, mine))
+	victim := framework.CreateAccount(t, f.OCM, framework.NewAccount(framework.Cluster1, foreign))
+	f.AccountReported(t, framework.Cluster1, mine)
+	conflict := f.AccountSays(t, framework.Cluster1, foreign, authenticationv1beta1.ConditionSecretCreated, metav1.ConditionFalse, authenticationv1beta1.ReasonSecretConflict)
 	if conflict.Status.TokenSecretRef != nil {
 		t.Errorf("it refers to %v", conflict.Status.TokenSecretRef)
 	}
 
 	hub, ocm := f.agent(t)
-	asAgent := hub.CoreV1().Secrets(cluster1)
-	eventually(t, "the agent reads the Secret that it made", func(ctx context.Context) error {
+	asAgent := hub.CoreV1().Secrets(framework.Cluster1)
+	framework.Eventually(t, "the agent reads the Secret that it made", func(ctx context.Context) error {
 		_, err := asAgent.Get(ctx, mine, metav1.GetOptions{})
 		return err
 	})
@@ -230,23 +231,23 @@ func TestHostileAgent(t *testing.T) {
 	forbidden("listing Secrets", err)
 	_, err = asAgent.Watch(ctx, metav1.ListOptions{})
 	forbidden("watching Secrets", err)
-	_, err = hub.CoreV1().Secrets(metav1.NamespaceDefault).Create(ctx, secretNamed("elsewhere"), metav1.CreateOptions{})
+	_, err = hub.CoreV1().Secrets(metav1.NamespaceDefault).Create(ctx, framework.NewSecret("elsewhere"), metav1.CreateOptions{})
 	forbidden("creating a Secret elsewhere", err)
-	_, err = ocm.AuthenticationV1beta1().ManagedServiceAccounts(cluster1).Create(ctx, account(cluster1, "invented"), metav1.CreateOptions{})
+	_, err = ocm.AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1).Create(ctx, framework.NewAccount(framework.Cluster1, "invented"), metav1.CreateOptions{})
 	forbidden("creating an account", err)
 	victim.Spec.Audiences = []string{"mine"}
-	_, err = ocm.AuthenticationV1beta1().ManagedServiceAccounts(cluster1).Update(ctx, victim, metav1.UpdateOptions{})
+	_, err = ocm.AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1).Update(ctx, victim, metav1.UpdateOptions{})
 	forbidden("changing an account", err)
-	_, err = hub.RbacV1().Roles(cluster1).Update(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: accessRole}}, metav1.UpdateOptions{})
+	_, err = hub.RbacV1().Roles(framework.Cluster1).Update(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: accessRole}}, metav1.UpdateOptions{})
 	forbidden("widening its Role", err)
 
 	// Consumers send what tokenSecretRef names to the cluster.
-	_, err = ocm.AuthenticationV1beta1().ManagedServiceAccounts(cluster1).Patch(ctx, mine, types.MergePatchType,
+	_, err = ocm.AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1).Patch(ctx, mine, types.MergePatchType,
 		[]byte(`{"status":{"tokenSecretRef":{"name":"`+foreign+`","lastRefreshTimestamp":"2026-01-02T03:04:05Z"}}}`), metav1.PatchOptions{}, "status")
-	if !apierrors.IsInvalid(err) || !slices.Equal(fields(err), []string{"status.tokenSecretRef.name"}) {
+	if !apierrors.IsInvalid(err) || !slices.Equal(framework.InvalidFields(err), []string{"status.tokenSecretRef.name"}) {
 		t.Errorf("referring to a foreign Secret: got %v, not 422", err)
 	}
-	if got := must(secrets.Get(ctx, foreign, metav1.GetOptions{}))(t); got.ResourceVersion != treasure.ResourceVersion {
+	if got := framework.Must(secrets.Get(ctx, foreign, metav1.GetOptions{}))(t); got.ResourceVersion != treasure.ResourceVersion {
 		t.Error("the foreign Secret was written to")
 	}
 }
@@ -257,11 +258,11 @@ func TestHostileAgent(t *testing.T) {
 func TestHostileAgentCannotMintHubTokens(t *testing.T) {
 	f := shared(t)
 	const name = "minted"
-	silent := f.silentCluster(t)
-	target := createAccount(t, f.ocm, account(silent, name))
-	hub, _ := f.agentOf(t, silent)
-	eventually(t, "the agent may create Secrets", func(ctx context.Context) error {
-		bait := secretNamed(name)
+	silent := f.SilentCluster(t)
+	target := framework.CreateAccount(t, f.OCM, framework.NewAccount(silent, name))
+	hub, _ := f.AgentOf(t, silent)
+	framework.Eventually(t, "the agent may create Secrets", func(ctx context.Context) error {
+		bait := framework.NewSecret(name)
 		bait.Type = "kubernetes.io/service-account-token"
 		bait.Data = nil
 		bait.Annotations = map[string]string{"kubernetes.io/service-account.name": "default"}
@@ -274,8 +275,8 @@ func TestHostileAgentCannotMintHubTokens(t *testing.T) {
 	})
 	// A second account shows that the Role has been looked at since.
 	const after = "minted-after"
-	second := createAccount(t, f.ocm, account(silent, after))
-	honest := secretNamed(after)
+	second := framework.CreateAccount(t, f.OCM, framework.NewAccount(silent, after))
+	honest := framework.NewSecret(after)
 	honest.Labels = map[string]string{authenticationv1beta1.ManagedServiceAccountLabel: "true"}
 	honest.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: authenticationv1beta1.SchemeGroupVersion.String(), Kind: "ManagedServiceAccount", Name: after, UID: second.UID,
@@ -283,7 +284,7 @@ func TestHostileAgentCannotMintHubTokens(t *testing.T) {
 	if _, err := hub.CoreV1().Secrets(silent).Create(t.Context(), honest, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the agent may read the Secret that it made", func(ctx context.Context) error {
+	framework.Eventually(t, "the agent may read the Secret that it made", func(ctx context.Context) error {
 		_, err := hub.CoreV1().Secrets(silent).Get(ctx, after, metav1.GetOptions{})
 		return err
 	})
@@ -296,8 +297,8 @@ func TestHostileAgentCannotMintHubTokens(t *testing.T) {
 // and goes with the last account or when the hub no longer accepts the cluster.
 func TestAccessFollowsTheAccounts(t *testing.T) {
 	f := shared(t)
-	silent := f.silentCluster(t)
-	roles, bindings := f.hub.RbacV1().Roles(silent), f.hub.RbacV1().RoleBindings(silent)
+	silent := f.SilentCluster(t)
+	roles, bindings := f.HubClient.RbacV1().Roles(silent), f.HubClient.RbacV1().RoleBindings(silent)
 	there := func(ctx context.Context) error {
 		_, role := roles.Get(ctx, accessRole, metav1.GetOptions{})
 		_, binding := bindings.Get(ctx, accessRole, metav1.GetOptions{})
@@ -306,24 +307,24 @@ func TestAccessFollowsTheAccounts(t *testing.T) {
 	absent := func(ctx context.Context) error {
 		_, role := roles.Get(ctx, accessRole, metav1.GetOptions{})
 		_, binding := bindings.Get(ctx, accessRole, metav1.GetOptions{})
-		return gone(role, binding)
+		return framework.Gone(role, binding)
 	}
 	if err := absent(t.Context()); err != nil {
 		t.Errorf("without any account: %v", err)
 	}
-	only := createAccount(t, f.ocm, account(silent, "only"))
-	eventually(t, "Role and RoleBinding exist", there)
+	only := framework.CreateAccount(t, f.OCM, framework.NewAccount(silent, "only"))
+	framework.Eventually(t, "Role and RoleBinding exist", there)
 
 	if err := errors.Join(roles.Delete(t.Context(), accessRole, metav1.DeleteOptions{}),
 		bindings.Delete(t.Context(), accessRole, metav1.DeleteOptions{})); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "they are back", there)
+	framework.Eventually(t, "they are back", there)
 	widened := `{"metadata":{"labels":null},"rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]}`
 	if _, err := roles.Patch(t.Context(), accessRole, types.MergePatchType, []byte(widened), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the Role is what it was", func(ctx context.Context) error {
+	framework.Eventually(t, "the Role is what it was", func(ctx context.Context) error {
 		role, err := roles.Get(ctx, accessRole, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -337,30 +338,30 @@ func TestAccessFollowsTheAccounts(t *testing.T) {
 	accept := func(accepted bool) {
 		t.Helper()
 		patch := fmt.Sprintf(`{"spec":{"hubAcceptsClient":%t}}`, accepted)
-		if _, err := f.ocm.ClusterV1().ManagedClusters().Patch(t.Context(), silent, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		if _, err := f.OCM.ClusterV1().ManagedClusters().Patch(t.Context(), silent, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	accept(false)
-	eventually(t, "they are gone with the acceptance of the cluster", absent)
+	framework.Eventually(t, "they are gone with the acceptance of the cluster", absent)
 	accept(true)
-	eventually(t, "they are back with it", there)
-	if err := f.ocm.AuthenticationV1beta1().ManagedServiceAccounts(silent).Delete(t.Context(), only.Name, metav1.DeleteOptions{}); err != nil {
+	framework.Eventually(t, "they are back with it", there)
+	if err := f.OCM.AuthenticationV1beta1().ManagedServiceAccounts(silent).Delete(t.Context(), only.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "they are gone with the last account", absent)
+	framework.Eventually(t, "they are gone with the last account", absent)
 }
 
 // An account whose time has come is deleted, and no sooner; a finalizer holds it.
 func TestTTLSecondsAfterCreation(t *testing.T) {
 	f := shared(t)
 	const name, hold = "short-lived", "tests.open-cluster-management.io/hold"
-	short := account(cluster1, name)
+	short := framework.NewAccount(framework.Cluster1, name)
 	short.Spec.TTLSecondsAfterCreation = new(int32(3600))
 	short.Finalizers = []string{hold}
-	created := createAccount(t, f.ocm, short)
-	f.reported(t, cluster1, name)
-	accounts := f.ocm.AuthenticationV1beta1().ManagedServiceAccounts(cluster1)
+	created := framework.CreateAccount(t, f.OCM, short)
+	f.AccountReported(t, framework.Cluster1, name)
+	accounts := f.OCM.AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1)
 	patch := func(patch string) {
 		t.Helper()
 		if _, err := accounts.Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
@@ -368,7 +369,7 @@ func TestTTLSecondsAfterCreation(t *testing.T) {
 		}
 	}
 	patch(`{"spec":{"ttlSecondsAfterCreation":2}}`)
-	eventually(t, "it is deleted, but for the finalizer", func(ctx context.Context) error {
+	framework.Eventually(t, "it is deleted, but for the finalizer", func(ctx context.Context) error {
 		held, err := accounts.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -381,22 +382,22 @@ func TestTTLSecondsAfterCreation(t *testing.T) {
 		}
 		return nil
 	})
-	eventually(t, "its ServiceAccount is gone", func(ctx context.Context) error {
-		_, err := f.managed.CoreV1().ServiceAccounts(accountsNamespace).Get(ctx, name, metav1.GetOptions{})
-		return isGone(err)
+	framework.Eventually(t, "its ServiceAccount is gone", func(ctx context.Context) error {
+		_, err := f.ManagedClient.CoreV1().ServiceAccounts(framework.AccountsNamespace).Get(ctx, name, metav1.GetOptions{})
+		return framework.IsGone(err)
 	})
 	patch(`{"metadata":{"finalizers":null}}`)
-	eventually(t, "it is gone", func(ctx context.Context) error {
+	framework.Eventually(t, "it is gone", func(ctx context.Context) error {
 		_, err := accounts.Get(ctx, name, metav1.GetOptions{})
-		return isGone(err)
+		return framework.IsGone(err)
 	})
 }
 
 // Weakness 5: a token that has run out is not reported as one.
 func TestExpiredTokenIsSaidToBe(t *testing.T) {
 	f := shared(t)
-	silent := f.silentCluster(t)
-	expired := createAccount(t, f.ocm, account(silent, "expired"))
+	silent := f.SilentCluster(t)
+	expired := framework.CreateAccount(t, f.OCM, framework.NewAccount(silent, "expired"))
 	// What an agent said before it went away.
 	past := metav1.NewTime(time.Now().Add(-time.Minute))
 	expired.Status.ExpirationTimestamp = &past
@@ -405,11 +406,11 @@ func TestExpiredTokenIsSaidToBe(t *testing.T) {
 		Type: authenticationv1beta1.ConditionTokenReported, Status: metav1.ConditionTrue,
 		Reason: authenticationv1beta1.ReasonTokenReported, LastTransitionTime: past,
 	}}
-	if _, err := f.ocm.AuthenticationV1beta1().ManagedServiceAccounts(silent).UpdateStatus(t.Context(), expired, metav1.UpdateOptions{}); err != nil {
+	if _, err := f.OCM.AuthenticationV1beta1().ManagedServiceAccounts(silent).UpdateStatus(t.Context(), expired, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	f.accountSays(t, silent, expired.Name, authenticationv1beta1.ConditionTokenReported, metav1.ConditionFalse, authenticationv1beta1.ReasonTokenExpired)
-	out, err := f.kubectl(t, "", "get", "msa", "-n", silent, expired.Name)
+	f.AccountSays(t, silent, expired.Name, authenticationv1beta1.ConditionTokenReported, metav1.ConditionFalse, authenticationv1beta1.ReasonTokenExpired)
+	out, err := f.Kubectl(t, "", "get", "msa", "-n", silent, expired.Name)
 	if err != nil || !strings.Contains(out, "expired") {
 		t.Errorf("kubectl prints %s", out)
 	}

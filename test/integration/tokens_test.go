@@ -17,6 +17,7 @@ import (
 
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	"open-cluster-management.io/hub-apiserver/pkg/tokens"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
 // A program that uses the token all the time follows three rotations, one of them
@@ -24,22 +25,22 @@ import (
 func TestConsumerFollowsRotation(t *testing.T) {
 	f := shared(t)
 	const name = "consumed"
-	created := account(cluster1, name)
+	created := framework.NewAccount(framework.Cluster1, name)
 	created.Spec.Rotation.Validity = "24h"
-	createAccount(t, f.ocm, created)
+	framework.CreateAccount(t, f.OCM, created)
 
 	ctx, cancel := context.WithCancel(t.Context())
-	hub := must(tokens.NewHub(f.Hub.AdminConfig()))(t)
-	source := must(hub.Source(cluster1, name, tokens.Options{Host: f.Members[0].AdminConfig().Host}))(t)
+	hub := framework.Must(tokens.NewHub(f.Hub.AdminConfig()))(t)
+	source := framework.Must(hub.Source(framework.Cluster1, name, tokens.Options{Host: f.Members[0].AdminConfig().Host}))(t)
 	var running sync.WaitGroup
 	t.Cleanup(func() {
 		cancel()
 		running.Wait()
 	})
 	running.Go(func() { source.Run(ctx) })
-	config := must(source.Config(ctx))(t)
+	config := framework.Must(source.Config(ctx))(t)
 	config.QPS, config.Burst = 200, 200
-	client := must(kubernetes.NewForConfig(config))(t)
+	client := framework.Must(kubernetes.NewForConfig(config))(t)
 
 	// The API server calls a token by its ID, in the token and to whoever asks who he is.
 	used := func(ctx context.Context) (string, error) {
@@ -50,7 +51,7 @@ func TestConsumerFollowsRotation(t *testing.T) {
 		return strings.TrimPrefix(strings.Join(review.Status.UserInfo.Extra["authentication.kubernetes.io/credential-id"], ","), "JTI="), nil
 	}
 	reported := func(ctx context.Context) (string, error) {
-		secret, err := f.hub.CoreV1().Secrets(cluster1).Get(ctx, name, metav1.GetOptions{})
+		secret, err := f.HubClient.CoreV1().Secrets(framework.Cluster1).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return "", err
 		}
@@ -71,18 +72,18 @@ func TestConsumerFollowsRotation(t *testing.T) {
 		})
 	}
 
-	accounts := f.ocm.AuthenticationV1beta1().ManagedServiceAccounts(cluster1)
-	seen := map[string]bool{must(reported(ctx))(t): true}
+	accounts := f.OCM.AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1)
+	seen := map[string]bool{framework.Must(reported(ctx))(t): true}
 	for rotation := range 3 {
 		patch := fmt.Sprintf(`{"spec":{"rotation":{"validity":"%dh"}}}`, 25+rotation)
-		must(accounts.Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))(t)
+		framework.Must(accounts.Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))(t)
 		if rotation == 1 {
 			// The agent may be before or after any of its writes.
 			if err := f.Members[0].Agent.Restart(ctx); err != nil {
 				t.Fatal(err)
 			}
 		}
-		eventually(t, "the consumer uses a new token", func(ctx context.Context) error {
+		framework.Eventually(t, "the consumer uses a new token", func(ctx context.Context) error {
 			wanted, err := reported(ctx)
 			if err != nil {
 				return err

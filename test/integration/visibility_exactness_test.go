@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -86,7 +87,7 @@ func decisions(t *testing.T) int {
 	if given == "" {
 		return defaultDecisions
 	}
-	return must(strconv.Atoi(given))(t)
+	return framework.Must(strconv.Atoi(given))(t)
 }
 
 // exactness is a hub with a Compiler of each mode.
@@ -106,17 +107,17 @@ type question struct {
 
 func newExactness(t *testing.T) *exactness {
 	t.Helper()
-	cluster := must(localhub.NewCluster(localhub.ClusterOptions{Name: "hub", Dir: ownDir(t), NoFsync: true}))(t)
+	cluster := framework.Must(localhub.NewCluster(localhub.ClusterOptions{Name: "hub", Dir: framework.OwnDir(t), NoFsync: true}))(t)
 	if err := cluster.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	stopLater(t, cluster.Stop)
+	framework.StopLater(t, cluster.Stop)
 	config := cluster.AdminConfig()
 	config.ContentType = "application/vnd.kubernetes.protobuf"
-	x := &exactness{hub: must(kubernetes.NewForConfig(rest.CopyConfig(config)))(t), compilers: map[visibility.Mode]*visibility.Compiler{}}
+	x := &exactness{hub: framework.Must(kubernetes.NewForConfig(rest.CopyConfig(config)))(t), compilers: map[visibility.Mode]*visibility.Compiler{}}
 	for _, namespace := range askedNamespaces {
 		if namespace != "" && namespace != "nowhere" {
-			must(x.hub.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}))(t)
+			framework.Must(x.hub.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}))(t)
 		}
 		for _, group := range askedGroups {
 			for _, resource := range askedResources {
@@ -127,7 +128,7 @@ func newExactness(t *testing.T) *exactness {
 	factory := informers.NewSharedInformerFactory(x.hub, 0)
 	rbac := factory.Rbac().V1()
 	for _, mode := range []visibility.Mode{visibility.RBAC, visibility.Reviews} {
-		compiler := must(visibility.New(visibility.Config{
+		compiler := framework.Must(visibility.New(visibility.Config{
 			Mode:                mode,
 			Roles:               rbac.Roles().Informer(),
 			ClusterRoles:        rbac.ClusterRoles().Informer(),
@@ -140,7 +141,7 @@ func newExactness(t *testing.T) *exactness {
 			Clusters: func() []string { return askedNamespaces[1:] },
 			// Only what the informers tell has the hub asked again.
 			ReviewTTL:     time.Hour,
-			ReviewTimeout: patience,
+			ReviewTimeout: framework.Patience,
 		}))(t)
 		x.compilers[mode] = compiler
 		background(t, compiler.Run)
@@ -148,7 +149,7 @@ func newExactness(t *testing.T) *exactness {
 	ctx, cancel := context.WithCancel(t.Context())
 	factory.Start(ctx.Done())
 	t.Cleanup(func() { cancel(); factory.Shutdown() })
-	eventually(t, "the permissions are known", func(context.Context) error {
+	framework.Eventually(t, "the permissions are known", func(context.Context) error {
 		for mode, compiler := range x.compilers {
 			if !compiler.HasSynced() {
 				return fmt.Errorf("mode %s has not synced", mode)
@@ -294,18 +295,18 @@ func (x *exactness) replacePolicy(t *testing.T, rng *rand.Rand, round int) {
 	}
 	p := randomPolicy(rng, round)
 	for _, role := range p.clusterRoles {
-		must(rbac.ClusterRoles().Create(ctx, role, metav1.CreateOptions{}))(t)
+		framework.Must(rbac.ClusterRoles().Create(ctx, role, metav1.CreateOptions{}))(t)
 	}
 	for _, role := range p.roles {
-		must(rbac.Roles(role.Namespace).Create(ctx, role, metav1.CreateOptions{}))(t)
+		framework.Must(rbac.Roles(role.Namespace).Create(ctx, role, metav1.CreateOptions{}))(t)
 	}
 	for _, binding := range p.clusterBindings {
-		must(rbac.ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}))(t)
+		framework.Must(rbac.ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}))(t)
 	}
 	for _, binding := range p.bindings {
-		must(rbac.RoleBindings(binding.Namespace).Create(ctx, binding, metav1.CreateOptions{}))(t)
+		framework.Must(rbac.RoleBindings(binding.Namespace).Create(ctx, binding, metav1.CreateOptions{}))(t)
 	}
-	eventually(t, "roles are aggregated", func(ctx context.Context) error {
+	framework.Eventually(t, "roles are aggregated", func(ctx context.Context) error {
 		aggregate, err := rbac.ClusterRoles().Get(ctx, p.aggregate, metav1.GetOptions{})
 		if err == nil && len(aggregate.Rules) < p.aggregated {
 			err = fmt.Errorf("%d of %d rules", len(aggregate.Rules), p.aggregated)
@@ -321,10 +322,10 @@ func (x *exactness) awaitMarker(t *testing.T, round int) {
 	t.Helper()
 	ctx, rbac := t.Context(), x.hub.RbacV1()
 	p := markers(round)
-	must(rbac.ClusterRoles().Create(ctx, p.clusterRoles[0], metav1.CreateOptions{}))(t)
-	must(rbac.Roles("one").Create(ctx, p.roles[0], metav1.CreateOptions{}))(t)
-	must(rbac.ClusterRoleBindings().Create(ctx, p.clusterBindings[0], metav1.CreateOptions{}))(t)
-	must(rbac.RoleBindings("one").Create(ctx, p.bindings[0], metav1.CreateOptions{}))(t)
+	framework.Must(rbac.ClusterRoles().Create(ctx, p.clusterRoles[0], metav1.CreateOptions{}))(t)
+	framework.Must(rbac.Roles("one").Create(ctx, p.roles[0], metav1.CreateOptions{}))(t)
+	framework.Must(rbac.ClusterRoleBindings().Create(ctx, p.clusterBindings[0], metav1.CreateOptions{}))(t)
+	framework.Must(rbac.RoleBindings("one").Create(ctx, p.bindings[0], metav1.CreateOptions{}))(t)
 	x.version.Add(1)
 	marker := &authenticationuser.DefaultInfo{Name: markerName(round)}
 	questions := []question{
@@ -333,7 +334,7 @@ func (x *exactness) awaitMarker(t *testing.T, round int) {
 	}
 	// The hub first: what it says too early, a Compiler that asks it remembers.
 	known := func(who string, allows func(context.Context, question) (bool, error)) {
-		eventually(t, who+" knows the policy", func(ctx context.Context) error {
+		framework.Eventually(t, who+" knows the policy", func(ctx context.Context) error {
 			for _, q := range questions {
 				if known, err := allows(ctx, q); err != nil || !known {
 					return fmt.Errorf("%+v is not known: %w", q.object, err)

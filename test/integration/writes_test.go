@@ -10,6 +10,7 @@ import (
 	"k8s.io/component-base/metrics/testutil"
 
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -39,8 +40,8 @@ func auditedFleet(t *testing.T) *auditor {
 		// Compaction writes a key of its own every five minutes.
 		APIServerArgs: []string{"--etcd-compaction-interval=0"},
 	})
-	config := must(f.Server.UserConfig("admin", "system:masters"))(t)
-	return &auditor{fleet: f, direct: ocmClient(t, config, nil)}
+	config := framework.Must(f.Server.UserConfig("admin", "system:masters"))(t)
+	return &auditor{fleet: f, direct: framework.OCMClient(t, config, nil)}
 }
 
 // auditor counts the writes of a server.
@@ -154,7 +155,7 @@ func (a *auditor) quiet(t *testing.T, permissions int) writes {
 	const unchanged = 30
 	var last writes
 	times := 0
-	eventually(t, "the server is quiet", func(ctx context.Context) error {
+	framework.Eventually(t, "the server is quiet", func(ctx context.Context) error {
 		now, err := a.writes(ctx)
 		if err != nil {
 			return err
