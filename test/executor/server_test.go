@@ -79,6 +79,7 @@ func (f *executorFleet) judged(t *testing.T, cluster, user string, code int32, d
 // TestExecutorOfServer: what the server writes itself is judged as what anybody writes,
 // and works without executor are what --nil-executor says.
 func TestExecutorOfServer(t *testing.T) {
+	t.Parallel()
 	permissions := types.NamespacedName{Namespace: "apps", Name: "permissions"}
 	f := &executorFleet{ownFleet(t, localhub.FleetOptions{
 		ServerAuditPolicy: writesOfWorks, APIServerArgs: []string{"--work-executor=" + permissions.String()},

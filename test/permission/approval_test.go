@@ -38,6 +38,7 @@ type approvals struct {
 // TestApproval goes through what an author, those who may approve and those who
 // may not do to ClusterPermissions that wait.
 func TestApproval(t *testing.T) {
+	t.Parallel()
 	f := ownFleet(t, localhub.FleetOptions{Clusters: []string{framework.Cluster1}, APIServerArgs: []string{escalationFlag + "Approve"}})
 	a := &approvals{
 		fleet: f,

@@ -48,7 +48,7 @@ func refusedWith(t *testing.T, message string, lines ...string) rbacv1.PolicyRul
 	return rule
 }
 
-// missingOf are the lines of what permission(name) grants.
+// missingOf are the lines of what framework.Permission(name) grants.
 func missingOf(name string) []string {
 	const nodesAndPods, pods = `{apiGroups: [""], resources: [nodes, pods], verbs: [get]}`, `{apiGroups: [""], resources: [pods], verbs: [get, list]}`
 	return []string{

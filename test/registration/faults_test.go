@@ -46,6 +46,7 @@ const (
 // server is about to make, and the server is killed. In the end AWS and the hub have
 // what the accepted clusters need, and nothing else.
 func TestRegistrationFaults(t *testing.T) {
+	t.Parallel()
 	h := startAWSHub(t)
 	count, seed := framework.Environment(t, "REGISTRATION_SEQUENCES", faultsSequences), framework.Environment(t, "REGISTRATION_SEED", int(time.Now().UnixNano()%1_000_000))
 	t.Logf("%d sequences; REGISTRATION_SEED=%d repeats these choices", count, seed)

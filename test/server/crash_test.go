@@ -33,6 +33,7 @@ const (
 // every one that was stored is delivered, whole and once, and every account has
 // a token that the cluster accepts.
 func TestCrashes(t *testing.T) {
+	t.Parallel()
 	f := ownFleet(t, localhub.FleetOptions{Clusters: []string{framework.Cluster1}})
 	count, seed := framework.Environment(t, "CRASH_CREATES", crashCreates), framework.Environment(t, "CRASH_SEED", int(time.Now().UnixNano()%1_000_000))
 	t.Logf("%d creates; CRASH_SEED=%d repeats these kills", count, seed)

@@ -49,6 +49,7 @@ type serverUnderTest struct {
 
 // TestServer goes through what the operator of an apiserver does to it.
 func TestServer(t *testing.T) {
+	t.Parallel()
 	f := ownFleet(t, localhub.FleetOptions{ServerAuditPolicy: auditPolicy, APIServerArgs: []string{"--shutdown-delay-duration=2s"}})
 	if err := localhub.JoinCluster(t.Context(), f.Hub, framework.Cluster1); err != nil {
 		t.Fatal(err)
