@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -137,8 +138,16 @@ func TestCallsPerAcceptance(t *testing.T) {
 			t.Fatal(err)
 		}
 		framework.Eventually(t, "it is repaired", func(context.Context) error { return h.inAWS(first) })
-		if err := h.hubAccepts(t.Context(), first.ClusterName); err != nil {
-			t.Error(err)
+		// The hub finds out after a while that the server is back.
+		var accepted error
+		framework.Eventually(t, "the hub serves ManagedClusters", func(ctx context.Context) error {
+			if accepted = h.hubAccepts(ctx, first.ClusterName); apierrors.IsServiceUnavailable(accepted) {
+				return accepted
+			}
+			return nil
+		})
+		if accepted != nil {
+			t.Error(accepted)
 		}
 	})
 
