@@ -213,7 +213,7 @@ func (f *Fleet) AgentOf(t *testing.T, cluster string) (*kubernetes.Clientset, *v
 // deleted at the end of the test.
 func (f *Fleet) SilentCluster(t *testing.T) string {
 	t.Helper()
-	name := "silent-" + rand.String(6)
+	name := Unique("silent")
 	if err := localhub.JoinCluster(t.Context(), f.Hub, name); err != nil {
 		t.Fatal(err)
 	}
@@ -226,6 +226,9 @@ func (f *Fleet) SilentCluster(t *testing.T) string {
 	})
 	return name
 }
+
+// Unique returns a name that no other test uses, nor another run of the same test.
+func Unique(name string) string { return name + "-" + rand.String(6) }
 
 // MakeNamespace creates a namespace unless it exists.
 func MakeNamespace(ctx context.Context, hub kubernetes.Interface, name string) error {

@@ -21,14 +21,14 @@ func TestSearchByManyCallersAtOnce(t *testing.T) { onShared(t, searchByManyCalle
 // searchByManyCallersAtOnce has callers, each of whom may find something else, ask for the
 // first time all at once, while another asks all the time. The first answer of each is its own.
 func searchByManyCallersAtOnce(t *testing.T, f *fleet) {
-	mark := unique("cold")
+	mark := framework.Unique("cold")
 	labelled := with{"label": with{markKey: mark}}
 	hub, clusters := f.hubReporter(t), []*reporter{f.reporter(t), f.reporter(t)}
-	hot := f.searcher(t, unique("hot"))
+	hot := f.searcher(t, framework.Unique("hot"))
 	ofHot, want := map[string]string{}, make([]map[string]string, coldCallers)
 	callers := make([]*caller, coldCallers)
 	for i := range callers {
-		callers[i], want[i] = f.searcher(t, unique("cold")), map[string]string{}
+		callers[i], want[i] = f.searcher(t, framework.Unique("cold")), map[string]string{}
 	}
 	for i, cluster := range clusters {
 		var resources []inventory.Resource
@@ -39,7 +39,7 @@ func searchByManyCallersAtOnce(t *testing.T, f *fleet) {
 	}
 	var ofHub []inventory.Resource
 	for i, c := range callers {
-		namespace := unique("cold")
+		namespace := framework.Unique("cold")
 		f.makeNamespace(t, namespace)
 		for n := range 5 + i {
 			ofHub = append(ofHub, hub.resource("ConfigMap", namespace, fmt.Sprintf("c-%d", n), labelled))
@@ -63,7 +63,7 @@ func searchByManyCallersAtOnce(t *testing.T, f *fleet) {
 	hub.forgets(t, ofHub)
 	hub.changes(t, inventory.Sync{AddResources: ofHub})
 	// Grants take effect in their order, so what comes last shows that all have.
-	last := unique("last")
+	last := framework.Unique("last")
 	f.makeNamespace(t, last)
 	marker := hub.resource("ConfigMap", last, "marker", with{"label": with{markKey: mark}})
 	hub.forgets(t, []inventory.Resource{marker})

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
 func TestSearchWithClusteradm(t *testing.T) {
@@ -85,7 +86,7 @@ func TestSearchWithClusteradm(t *testing.T) {
 		}
 	})
 	t.Run("who may not search", func(t *testing.T) {
-		_, complaints, code := newCaller(t, s.Hub, unique("stranger")).Clusteradm(t, "search", "kind:Pod")
+		_, complaints, code := newCaller(t, s.Hub, framework.Unique("stranger")).Clusteradm(t, "search", "kind:Pod")
 		if code == 0 || !strings.Contains(complaints, "forbidden") {
 			t.Errorf("exit code %d: %s", code, complaints)
 		}

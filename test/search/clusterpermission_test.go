@@ -42,7 +42,7 @@ type marked struct {
 // newMarked makes the objects; an agent reports them.
 func newMarked(t *testing.T, client kubernetes.Interface) *marked {
 	t.Helper()
-	m := &marked{value: unique("mark"), shop: unique("shop"), back: unique("back"), uids: map[string]string{}}
+	m := &marked{value: framework.Unique("mark"), shop: framework.Unique("shop"), back: framework.Unique("back"), uids: map[string]string{}}
 	ctx := t.Context()
 	labels := map[string]string{markKey: m.value}
 	for short, namespace := range map[string]string{"shop": m.shop, "back": m.back} {
@@ -153,7 +153,7 @@ func grantsIn(namespace string, subject rbacv1.Subject, rules []rbacv1.PolicyRul
 
 // permissionOf is a ClusterPermission of a name of its own.
 func permissionOf(cluster string, spec rbacv1alpha1.ClusterPermissionSpec) *rbacv1alpha1.ClusterPermission {
-	return &rbacv1alpha1.ClusterPermission{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: unique("search")}, Spec: spec}
+	return &rbacv1alpha1.ClusterPermission{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: framework.Unique("search")}, Spec: spec}
 }
 
 // TestSearchByClusterPermission: with the feature gate, what a ClusterPermission lets a
@@ -184,8 +184,8 @@ func TestSearchByClusterPermission(t *testing.T) {
 }
 
 func (f *fleet) findsGranted(t *testing.T, m *marked) {
-	team := unique("team")
-	ofHub := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: unique("of-hub")}, Rules: lists("", "configmaps", "b")}
+	team := framework.Unique("team")
+	ofHub := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: framework.Unique("of-hub")}, Rules: lists("", "configmaps", "b")}
 	framework.CreateClusterRole(t, f.HubClient, ofHub)
 	everywhere := func(subject rbacv1.Subject, rules []rbacv1.PolicyRule) rbacv1alpha1.ClusterPermissionSpec {
 		return rbacv1alpha1.ClusterPermissionSpec{
@@ -292,7 +292,7 @@ func (f *fleet) findsGranted(t *testing.T, m *marked) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			c := f.searcher(t, unique("alice"), map[bool]string{true: team, false: unique("others")}[what == "a group"])
+			c := f.searcher(t, framework.Unique("alice"), map[bool]string{true: team, false: framework.Unique("others")}[what == "a group"])
 			subject := c.Subject
 			if test.subject != nil {
 				subject = test.subject(c)
@@ -308,7 +308,7 @@ func (f *fleet) findsGranted(t *testing.T, m *marked) {
 	}
 	t.Run("a ServiceAccount of the cluster is not one of the hub", func(t *testing.T) {
 		t.Parallel()
-		robot := newAccountCaller(t, f.Hub, "default", unique("robot"))
+		robot := newAccountCaller(t, f.Hub, "default", framework.Unique("robot"))
 		robot.maySearch(t)
 		cp := framework.CreatePermission(t, f.OCM, permissionOf(framework.Cluster1, grantsIn(m.shop, robot.Subject, lists("", "configmaps"))))
 		f.Applied(t, cp.Name)
@@ -324,7 +324,7 @@ func (f *fleet) findsGranted(t *testing.T, m *marked) {
 // finds what is granted now.
 func (f *fleet) witnesses(t *testing.T, m *marked) {
 	t.Helper()
-	witness := f.searcher(t, unique("witness"))
+	witness := f.searcher(t, framework.Unique("witness"))
 	cp := framework.CreatePermission(t, f.OCM, permissionOf(framework.Cluster1, grantsIn(m.back, witness.Subject, lists("", "configmaps", "a"))))
 	f.Applied(t, cp.Name)
 	witness.findsMarked(t, m, "ConfigMap back/a")
@@ -332,7 +332,7 @@ func (f *fleet) witnesses(t *testing.T, m *marked) {
 
 // revokesPermissions takes back what was granted, in each way that there is.
 func (f *fleet) revokesPermissions(t *testing.T, m *marked) {
-	c := f.searcher(t, unique("revoked"))
+	c := f.searcher(t, framework.Unique("revoked"))
 	watching := framework.Must(c.OCM.SearchV1alpha1().FleetResources(metav1.NamespaceAll).Watch(t.Context(), metav1.ListOptions{
 		LabelSelector: markKey + "=" + m.value, SendInitialEvents: ptr.To(true), AllowWatchBookmarks: true, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
 	}))(t)
@@ -378,7 +378,7 @@ func (f *fleet) revokesPermissions(t *testing.T, m *marked) {
 	takes("deleting it", func() error { return permissions.Delete(t.Context(), cp.Name, metav1.DeleteOptions{}) }, watch.Deleted)
 	takes("granting again", grant, watch.Added, keys...)
 	takes("naming another user", update(func(spec *rbacv1alpha1.ClusterPermissionSpec) {
-		(*spec.RoleBindings)[0].Subject = framework.UserSubject(unique("somebody-else"))
+		(*spec.RoleBindings)[0].Subject = framework.UserSubject(framework.Unique("somebody-else"))
 	}), watch.Deleted)
 	takes("naming the user again", update(func(spec *rbacv1alpha1.ClusterPermissionSpec) {
 		(*spec.RoleBindings)[0].Subject = framework.UserSubject(c.Name)
@@ -391,7 +391,7 @@ func (f *fleet) revokesPermissions(t *testing.T, m *marked) {
 // findsAppliedOnly: what a cluster has not applied, nobody may list there; and what one
 // cluster grants shows nothing of another.
 func (f *fleet) findsAppliedOnly(t *testing.T, m *marked, other *reporter) {
-	c := f.searcher(t, unique("waiting"))
+	c := f.searcher(t, framework.Unique("waiting"))
 	cp := framework.CreatePermission(t, f.OCM, permissionOf(other.name, grantsIn(m.shop, c.Subject, lists("", "configmaps"))))
 	f.WorkOf(t, cp)
 	// One that is applied, elsewhere, shows that the server has seen the first one.
@@ -412,7 +412,7 @@ func (f *fleet) findsAppliedOnly(t *testing.T, m *marked, other *reporter) {
 // by those whom the hub lets list them.
 func (f *fleet) findsOwnResources(t *testing.T) {
 	m := newMarked(t, f.HubClient)
-	c, nobody := f.searcher(t, unique("on-hub")), f.searcher(t, unique("on-no-hub"))
+	c, nobody := f.searcher(t, framework.Unique("on-hub")), f.searcher(t, framework.Unique("on-no-hub"))
 	c.May(t, m.shop, listing("", []string{"configmaps"}), listing("", []string{"secrets"}))
 	c.May(t, m.back, listing("apps", []string{"deployments", "replicasets"}), listing("", []string{"configmaps"}, "b"))
 	// What ClusterPermissions grant they grant on managed clusters.
@@ -448,7 +448,7 @@ func TestSearchIgnoresClusterPermissions(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	m := newMarked(t, f.ManagedClient)
-	c := f.searcher(t, unique("ungated"))
+	c := f.searcher(t, framework.Unique("ungated"))
 	m.reported(t, f, framework.Cluster1)
 	cp := framework.CreatePermission(t, f.OCM, permissionOf(framework.Cluster1, grantsIn(m.shop, c.Subject, lists("", "configmaps"))))
 	f.Applied(t, cp.Name)

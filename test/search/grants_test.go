@@ -22,7 +22,7 @@ func TestSearchFollowsGrants(t *testing.T) { onShared(t, searchFollowsGrants) }
 
 func searchFollowsGrants(t *testing.T, f *fleet) {
 	s := f.smallFleet(t)
-	c := s.searcher(t, unique("granted"))
+	c := s.searcher(t, framework.Unique("granted"))
 	query := "kind:Pod cluster:" + s.hidden.name
 	pods := []string{"pod.payments.web-1-a", "pod.payments.web-1-b", "pod.default.job-x", "pod.default.bare"}
 	finds(t, c.OCM, query)
@@ -55,7 +55,7 @@ func TestSearchFollowsRolesOfTheHub(t *testing.T) { onShared(t, searchFollowsRol
 
 func searchFollowsRolesOfTheHub(t *testing.T, f *fleet) {
 	one, _, _ := f.hubResources(t)
-	c := f.searcher(t, unique("followed"))
+	c := f.searcher(t, framework.Unique("followed"))
 	query := "kind:Pod marked:" + one + " namespace:" + one
 	both := []string{uidOf("Pod", one, "p1"), uidOf("Pod", one, "p2")}
 	roles, ctx := f.HubClient.RbacV1().Roles(one), t.Context()
@@ -93,13 +93,13 @@ func searchFollowsRolesOfTheHub(t *testing.T, f *fleet) {
 	takes("no role", func() error { return roles.Delete(ctx, role.Name, metav1.DeleteOptions{}) })
 
 	// A role that the hub puts together of others.
-	label := unique("part")
-	whole := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: unique("whole")}, AggregationRule: &rbacv1.AggregationRule{
+	label := framework.Unique("part")
+	whole := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: framework.Unique("whole")}, AggregationRule: &rbacv1.AggregationRule{
 		ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{label: "true"}}},
 	}}
 	framework.CreateClusterRole(t, f.HubClient, whole)
 	c.Bind(t, one, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: whole.Name})
-	part := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: unique("part"), Labels: map[string]string{label: "true"}}, Rules: []rbacv1.PolicyRule{listing("*", []string{"pods"})}}
+	part := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: framework.Unique("part"), Labels: map[string]string{label: "true"}}, Rules: []rbacv1.PolicyRule{listing("*", []string{"pods"})}}
 	takes("a part of an aggregated role", func() error {
 		framework.CreateClusterRole(t, f.HubClient, part)
 		return nil
@@ -110,7 +110,7 @@ func searchFollowsRolesOfTheHub(t *testing.T, f *fleet) {
 func TestSearchFollowsNewClusters(t *testing.T) { onShared(t, searchFollowsNewClusters) }
 
 func searchFollowsNewClusters(t *testing.T, f *fleet) {
-	c := f.searcher(t, unique("all-clusters"))
+	c := f.searcher(t, framework.Unique("all-clusters"))
 	c.bindEverywhere(t, viewRole)
 	r := f.reporter(t)
 	resources, edges := r.shop()

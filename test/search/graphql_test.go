@@ -67,7 +67,7 @@ func TestSearchWithGraphQL(t *testing.T) { onShared(t, searchWithGraphQL) }
 func searchWithGraphQL(t *testing.T, f *fleet) {
 	s := f.smallFleet(t)
 	// A token of the hub, as consoles have one.
-	console := newAccountCaller(t, s.Hub, "default", unique("console"))
+	console := newAccountCaller(t, s.Hub, "default", framework.Unique("console"))
 	revokeSearch := console.maySearch(t)
 	revoke := console.views(t, s.seen.name)
 	finds(t, console.OCM, "kind:Node", "node.node-1")

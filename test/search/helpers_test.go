@@ -14,7 +14,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
@@ -264,9 +263,6 @@ func onShared(t *testing.T, test func(*testing.T, *fleet)) {
 	t.Parallel()
 	test(t, shared(t))
 }
-
-// unique is a name that no other test has, nor another run of the same one.
-func unique(name string) string { return name + "-" + rand.String(6) }
 
 // search asks one question.
 func search(ctx context.Context, client versioned.Interface, request searchv1alpha1.SearchRequest) (*searchv1alpha1.SearchStatus, error) {

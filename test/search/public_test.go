@@ -91,7 +91,7 @@ func (s *searchServer) readsPublicDatabase(t *testing.T) {
 		config, err := server.UserConfig(name, groups...)
 		return framework.OCMClient(t, config, err)
 	}
-	viewer, lister, nothing := s.searcher(t, unique("viewer")), s.searcher(t, unique("lister")), s.searcher(t, unique("nothing"))
+	viewer, lister, nothing := s.searcher(t, framework.Unique("viewer")), s.searcher(t, framework.Unique("lister")), s.searcher(t, framework.Unique("nothing"))
 	viewer.views(t, framework.Cluster1)
 	lister.May(t, "seen", listing("", []string{"pods", "secrets"}))
 	lister.May(t, "unseen", listing("", []string{"configmaps"}, "two"))
@@ -197,7 +197,7 @@ func (s *searchServer) readsPublicDatabase(t *testing.T) {
 		finds(t, asViewer, "kind:Widget", "widget.shop.late")
 	})
 	t.Run("what is revoked is found no more", func(t *testing.T) {
-		c := s.searcher(t, unique("granted"))
+		c := s.searcher(t, framework.Unique("granted"))
 		client := to(c.Name)
 		revoke := c.views(t, framework.Cluster1)
 		finds(t, client, "kind:Pod", pods...)

@@ -82,7 +82,7 @@ func reportEndpoints(cluster string) map[string]func(context.Context, versioned.
 func TestSearchIsForThoseWithARole(t *testing.T) {
 	t.Parallel()
 	s := shared(t).smallFleet(t)
-	nobody, viewsOnly := newCaller(t, s.Hub, unique("nobody")), newCaller(t, s.Hub, unique("views-only"))
+	nobody, viewsOnly := newCaller(t, s.Hub, framework.Unique("nobody")), newCaller(t, s.Hub, framework.Unique("views-only"))
 	viewsOnly.views(t, s.seen.name)
 	anonymous := framework.OCMClient(t, s.Hub.AnonymousConfig(), nil)
 	for what, request := range searchEndpoints(s.seen.name) {
@@ -116,7 +116,7 @@ func TestSearchRoles(t *testing.T) {
 	s := shared(t).smallFleet(t)
 	for _, role := range []string{"view", "edit", "admin"} {
 		t.Run(role, func(t *testing.T) {
-			c := newCaller(t, s.Hub, unique(role))
+			c := newCaller(t, s.Hub, framework.Unique(role))
 			c.bindEverywhere(t, role)
 			c.views(t, s.seen.name)
 			framework.Eventually(t, "a search finds what is on the cluster", func(ctx context.Context) error {

@@ -111,7 +111,7 @@ func TestSearchReportsOfPublicCollectors(t *testing.T) {
 	r := f.reporter(t)
 	_, err := postReport(t.Context(), r.agent.OCM, publicSyncPath(r.name), true, inventory.Sync{})
 	isRefused(t, err, http.StatusForbidden)
-	collector := newCaller(t, f.Hub, unique("collector"))
+	collector := newCaller(t, f.Hub, framework.Unique("collector"))
 	collector.May(t, r.name, rbacv1.PolicyRule{APIGroups: []string{"proxy.open-cluster-management.io"}, Resources: []string{"clusterstatuses/aggregator"}, Verbs: []string{"create"}})
 	resources, edges := r.shop()
 	got := framework.Must(postReport(t.Context(), collector.OCM, publicSyncPath(r.name), true, inventory.Sync{AddResources: resources, AddEdges: edges}))(t)
@@ -165,7 +165,7 @@ func searchReportsAreOfOnesOwn(t *testing.T, f *fleet) {
 	finds(t, f.OCM, "cluster:"+attacker.name, "configmap.default.own")
 
 	// Who may list everything on the hub, and view no cluster, does not take it for the hub's.
-	hubOnly := f.searcher(t, unique("hub-only"))
+	hubOnly := f.searcher(t, framework.Unique("hub-only"))
 	hubOnly.mayEverywhere(t, listing("*", []string{"*"}))
 	one, _, _ := f.hubResources(t)
 	finds(t, hubOnly.OCM, "kind:Pod name:p1 namespace:"+one, uidOf("Pod", one, "p1"))
@@ -180,7 +180,7 @@ func searchReportsAreOfOnesOwn(t *testing.T, f *fleet) {
 func TestSearchFindsWhatTheAgentReports(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	ctx, name := t.Context(), unique("reported")
+	ctx, name := t.Context(), framework.Unique("reported")
 	labels := map[string]string{"search-test": name}
 	deployment := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
@@ -200,7 +200,7 @@ func TestSearchFindsWhatTheAgentReports(t *testing.T) {
 			core.ConfigMaps("default").Delete(ctx, name, metav1.DeleteOptions{}), core.Secrets("default").Delete(ctx, name, metav1.DeleteOptions{}),
 			f.ManagedClient.AppsV1().Deployments("default").Delete(ctx, name, metav1.DeleteOptions{}))
 	}
-	viewer := f.searcher(t, unique("agents-viewer"))
+	viewer := f.searcher(t, framework.Unique("agents-viewer"))
 	viewer.views(t, framework.Cluster1)
 	finds(t, viewer.OCM, "cluster:"+framework.Cluster1+" kind:ConfigMap,Secret,Deployment name:"+name, string(configMap.UID), string(deployment.UID))
 	finds(t, viewer.OCM, "kind:Deployment desired:2 label:search-test="+name, string(deployment.UID))

@@ -48,7 +48,7 @@ func TestWatchesOfACallerAreLimited(t *testing.T) { onShared(t, watchesOfACaller
 
 func watchesOfACallerAreLimited(t *testing.T, f *fleet) {
 	watching := rbacv1.PolicyRule{APIGroups: []string{"work.open-cluster-management.io"}, Resources: []string{"manifestworks"}, Verbs: []string{"list", "watch"}}
-	greedy, other := newCaller(t, f.Hub, unique("greedy")), newCaller(t, f.Hub, unique("other"))
+	greedy, other := newCaller(t, f.Hub, framework.Unique("greedy")), newCaller(t, f.Hub, framework.Unique("other"))
 	for _, c := range []*caller{greedy, other} {
 		defer c.May(t, framework.Cluster1, watching)()
 	}

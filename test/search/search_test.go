@@ -53,7 +53,7 @@ func (r *reporter) shop() ([]inventory.Resource, []inventory.Edge) {
 
 func (f *fleet) smallFleet(t *testing.T) *smallFleet {
 	t.Helper()
-	s := &smallFleet{fleet: f, seen: f.reporter(t), hidden: f.reporter(t), viewer: f.searcher(t, unique("viewer"))}
+	s := &smallFleet{fleet: f, seen: f.reporter(t), hidden: f.reporter(t), viewer: f.searcher(t, framework.Unique("viewer"))}
 	for _, cluster := range []*reporter{s.seen, s.hidden} {
 		resources, edges := cluster.shop()
 		if got := cluster.has(t, resources, edges...); got.TotalResources != len(resources) || got.TotalEdges != len(edges) {

@@ -160,7 +160,7 @@ func searchCannotBeTricked(t *testing.T, f *fleet) {
 	var attempts atomic.Int64
 	t.Cleanup(func() { t.Logf("%d attempts", attempts.Load()) })
 	victim, attacker, hub := f.reporter(t), f.reporter(t), f.hubReporter(t)
-	o := &treasure{cluster: victim.name, namespace: unique("vault"), mark: unique("treasure"), property: "p" + strings.ReplaceAll(unique("jewel"), "-", "")}
+	o := &treasure{cluster: victim.name, namespace: framework.Unique("vault"), mark: framework.Unique("treasure"), property: "p" + strings.ReplaceAll(framework.Unique("jewel"), "-", "")}
 	f.makeNamespace(t, o.namespace)
 	labels := with{"label": with{markKey: o.mark}, o.property: "x"}
 	pod, settings := victim.resource("Pod", "shop", "genuine", labels), victim.resource("ConfigMap", "shop", "settings", labels)
@@ -171,12 +171,12 @@ func searchCannotBeTricked(t *testing.T, f *fleet) {
 	hub.changes(t, inventory.Sync{AddResources: []inventory.Resource{ofHub}})
 
 	// The owner has its permissions as a user with a letter that has two spellings in Unicode, and by a group.
-	group := unique("owners")
-	name := unique("caf\u00e9")
+	group := framework.Unique("owners")
+	name := framework.Unique("caf\u00e9")
 	owner := f.searcher(t, name, group)
 	owner.May(t, o.namespace, listing("", []string{"configmaps"}))
 	owner.views(t, victim.name)
-	asGroup := newCaller(t, f.Hub, unique("member"), group)
+	asGroup := newCaller(t, f.Hub, framework.Unique("member"), group)
 	asGroup.Subject = rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: group}
 	asGroup.maySearch(t)
 	asGroup.views(t, victim.name)
@@ -186,7 +186,7 @@ func searchCannotBeTricked(t *testing.T, f *fleet) {
 		return same(searched(t, asGroup.OCM, "kind:Pod"), []string{uidOf("Pod", "shop", "genuine")})
 	})
 
-	nobody := f.searcher(t, unique("nobody"))
+	nobody := f.searcher(t, framework.Unique("nobody"))
 	many := make([]string, 5000)
 	for i := range many {
 		many[i] = fmt.Sprintf("%s-%d", group, i)
@@ -207,9 +207,9 @@ func searchCannotBeTricked(t *testing.T, f *fleet) {
 		"another extra":             as(rest.ImpersonationConfig{UserName: nobody.Name, Extra: map[string][]string{"scopes": {"nothing", "everything"}}}),
 		"5,000 groups":              as(rest.ImpersonationConfig{UserName: nobody.Name, UID: "1", Groups: many}),
 		"named as the group":        f.searcher(t, group).OCM,
-		"group named as the owner":  f.searcher(t, unique("other"), name).OCM,
+		"group named as the owner":  f.searcher(t, framework.Unique("other"), name).OCM,
 		"name in upper case":        f.searcher(t, strings.ToUpper(name)).OCM,
-		"group in upper case":       f.searcher(t, unique("upper"), strings.ToUpper(group)).OCM,
+		"group in upper case":       f.searcher(t, framework.Unique("upper"), strings.ToUpper(group)).OCM,
 		"name decomposed":           f.searcher(t, strings.ReplaceAll(name, "\u00e9", "e\u0301")).OCM,
 		"name as the hub's account": f.searcher(t, "system:serviceaccount:"+o.namespace+":"+name).OCM,
 		"headers of the proxy": withHeaders(t, nobody.Config, http.Header{
@@ -269,9 +269,9 @@ func searchCannotBeTricked(t *testing.T, f *fleet) {
 	})
 
 	t.Run("reports", func(t *testing.T) {
-		both := f.searcher(t, unique("both"))
+		both := f.searcher(t, framework.Unique("both"))
 		both.views(t, attacker.name)
-		hubOnly := f.searcher(t, unique("hub-only"))
+		hubOnly := f.searcher(t, framework.Unique("hub-only"))
 		hubOnly.mayEverywhere(t, listing("*", []string{"*"}))
 		forged := []inventory.Resource{}
 		own := attacker.resource("Pod", "shop", "genuine", with{"label": with{"owner": "attacker"}, "_ownerUID": pod.UID})

@@ -79,7 +79,7 @@ func TestSearchCompletesEveryLabel(t *testing.T) { onShared(t, searchCompletesEv
 
 func searchCompletesEveryLabel(t *testing.T, f *fleet) {
 	r := f.reporter(t)
-	viewer := f.searcher(t, unique("labels"))
+	viewer := f.searcher(t, framework.Unique("labels"))
 	var resources []inventory.Resource
 	for i := range manyLabels {
 		resources = append(resources, r.resource("ConfigMap", "default", fmt.Sprintf("map-%04d", i), with{"label": with{

@@ -28,7 +28,7 @@ func (o onHub) uid() string { return uidOf(o.kind, o.namespace, o.name) }
 func (f *fleet) hubResources(t *testing.T) (one, two string, resources []onHub) {
 	t.Helper()
 	hub := f.hubReporter(t)
-	one, two = unique("found-one"), unique("found-two")
+	one, two = framework.Unique("found-one"), framework.Unique("found-two")
 	for _, namespace := range []string{one, two} {
 		f.makeNamespace(t, namespace)
 		t.Cleanup(func() {
@@ -58,7 +58,7 @@ func listing(group string, resources []string, names ...string) rbacv1.PolicyRul
 // mayEverywhere gives the caller a ClusterRole of its own on the whole hub.
 func (c *caller) mayEverywhere(t *testing.T, rules ...rbacv1.PolicyRule) {
 	t.Helper()
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: unique("test")}, Rules: rules}
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: framework.Unique("test")}, Rules: rules}
 	framework.CreateClusterRole(t, c.HubClient, role)
 	c.bindEverywhere(t, role.Name)
 	for _, rule := range rules {
@@ -114,7 +114,7 @@ func searchOnTheHubIsWhatOneMayList(t *testing.T, f *fleet) {
 	}
 	for what, grant := range callers {
 		t.Run(what, func(t *testing.T) {
-			c := f.searcher(t, unique("lister"))
+			c := f.searcher(t, framework.Unique("lister"))
 			grant(t, c)
 			var want []string
 			kinds := map[string]int{}
@@ -189,7 +189,7 @@ func searchDoesNotMixCallersUp(t *testing.T, f *fleet) {
 	if result := searched(t, s.OCM, query); result.Count != 2 {
 		t.Fatalf("the administrator finds %d", result.Count)
 	}
-	nothing := s.searcher(t, unique("nothing"))
+	nothing := s.searcher(t, framework.Unique("nothing"))
 	for range 3 {
 		if result := searched(t, nothing.OCM, query); result.Count != 0 || len(result.Items) > 0 {
 			t.Fatalf("who may view nothing finds %+v", result)
@@ -200,7 +200,7 @@ func searchDoesNotMixCallersUp(t *testing.T, f *fleet) {
 	}
 
 	t.Run("one name in two groups", func(t *testing.T) {
-		name, red, blue := unique("twin"), unique("red"), unique("blue")
+		name, red, blue := framework.Unique("twin"), framework.Unique("red"), framework.Unique("blue")
 		inRed := newCaller(t, s.Hub, name, red)
 		inRed.Subject = rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: red}
 		inRed.maySearch(t)
