@@ -27,7 +27,7 @@ var specChanges = map[string]string{
 // itself, for the kinds of which the example is another.
 var unattended = map[string]func(object *unstructured.Unstructured) error{
 	// An accepted cluster gets a finalizer, conditions, taints and its namespace back;
-	// test/integration is about those.
+	// test/registration is about those.
 	"ManagedCluster": func(cluster *unstructured.Unstructured) error {
 		return unstructured.SetNestedField(cluster.Object, false, "spec", "hubAcceptsClient")
 	},

@@ -280,7 +280,7 @@ func TestName(t *testing.T) {
 }
 
 func TestSeedSampleIsValid(t *testing.T) {
-	data, err := os.ReadFile("../../../../test/integration/testdata/seed-001.yaml")
+	data, err := os.ReadFile("../../../../test/permission/testdata/seed-001.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

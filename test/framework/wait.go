@@ -1,0 +1,93 @@
+package framework
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// Patience is how long a test waits for something that is certain to happen.
+const Patience = time.Minute
+
+// Eventually waits until check returns nil. The failure message is "waiting until" and what.
+func Eventually(t *testing.T, what string, check func(context.Context) error) {
+	t.Helper()
+	if err := Poll(t.Context(), check); err != nil {
+		t.Fatalf("waiting until %s: %v", what, err)
+	}
+}
+
+// Poll calls check until it returns nil, for at most Patience.
+func Poll(ctx context.Context, check func(context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, Patience, true, func(ctx context.Context) (bool, error) {
+		err := check(ctx)
+		// The error of a check that the deadline interrupted says nothing.
+		if err != nil && (ctx.Err() == nil || last == nil) {
+			last = err
+		}
+		return err == nil, nil
+	})
+	if err != nil {
+		return errors.Join(err, last)
+	}
+	return nil
+}
+
+// Must returns the value of a call that must not fail.
+func Must[T any](value T, err error) func(t *testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+}
+
+// IsGone returns nil if err, of a get, says that the object does not exist, or an error.
+func IsGone(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err == nil {
+		return errors.New("still there")
+	}
+	return err
+}
+
+// Gone returns nil if each of the errors says that the object does not exist, or an error.
+func Gone(lookups ...error) error {
+	var errs []error
+	for _, err := range lookups {
+		errs = append(errs, IsGone(err))
+	}
+	return errors.Join(errs...)
+}
+
+// InvalidFields returns the field paths in an error of the API, sorted and without duplicates.
+func InvalidFields(err error) []string {
+	var out []string
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) && status.Status().Details != nil {
+		for _, cause := range status.Status().Details.Causes {
+			out = append(out, cause.Field)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// ToJSON returns a value as indented JSON, for messages.
+func ToJSON(value any) string {
+	out, err := json.MarshalIndent(value, "", " ")
+	if err != nil {
+		return err.Error()
+	}
+	return string(out)
+}

@@ -1,0 +1,394 @@
+package permission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+
+	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
+	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
+	"open-cluster-management.io/hub-apiserver/test/framework"
+	"open-cluster-management.io/hub-apiserver/test/localhub"
+)
+
+// Weakness 5, first half: what a binding refers to is looked at once, and never
+// what the ClusterPermission itself delivers.
+func TestWeakness5OwnRolesAreNotLookedAtTwice(t *testing.T) {
+	f := shared(t)
+	const name = "weakness-5-own"
+	cp := framework.Permission(name)
+	cp.Spec.Validate = new(true)
+	cp.Spec.ClusterRoleBindings = &[]rbacv1alpha1.ClusterRoleBinding{
+		{Name: name + "-by-name", Subject: framework.UserSubject("bob"), RoleRef: &rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}},
+		{Name: name + "-view", Subject: framework.UserSubject("bob"), RoleRef: &rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"}},
+		{Name: name + "-view-too", Subject: framework.UserSubject("eve"), RoleRef: &rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"}},
+	}
+	*cp.Spec.RoleBindings = append(*cp.Spec.RoleBindings,
+		rbacv1alpha1.RoleBinding{Namespace: "kube-system", RoleRef: rbacv1alpha1.RoleRef{Kind: "ClusterRole"}, Subject: framework.UserSubject("bob")})
+	framework.CreatePermission(t, f.OCM, cp)
+	cp = f.Applied(t, name)
+
+	work, seen := f.WorkOf(t, cp), map[framework.Object]int{}
+	for _, value := range framework.Manifests(work) {
+		manifest := value.(map[string]any)
+		metadata := manifest["metadata"].(map[string]any)
+		namespace, _ := metadata["namespace"].(string)
+		called, _ := metadata["name"].(string)
+		o := framework.NewObject(manifest["kind"].(string), namespace, called)
+		if seen[o]++; seen[o] > 1 || called == "" {
+			t.Errorf("%s is in the work %d times", o, seen[o])
+		}
+	}
+	want := []workv1.ResourceIdentifier{{Group: rbacv1.GroupName, Resource: "clusterroles", Name: "view"}}
+	var lookedAt []workv1.ResourceIdentifier
+	for _, config := range work.Spec.ManifestConfigs {
+		lookedAt = append(lookedAt, config.ResourceIdentifier)
+	}
+	if !slices.Equal(lookedAt, want) {
+		t.Errorf("the agent only looks at %v, not %v", lookedAt, want)
+	}
+	// Its own are found as well.
+	f.PermissionSays(t, framework.Cluster1, name, "ValidateClusterRolesExist", metav1.ConditionTrue)
+	f.PermissionSays(t, framework.Cluster1, name, "ValidateRolesExist", metav1.ConditionTrue)
+
+	// Weakness 6: the conditions go with what they are about.
+	f.update(t, name, func(cp *rbacv1alpha1.ClusterPermission) { cp.Spec.Validate = new(false) })
+	framework.Eventually(t, "nothing is said of roles any more", func(ctx context.Context) error {
+		cp, err := f.GetPermission(ctx, name)
+		if err != nil {
+			return err
+		}
+		for _, condition := range cp.Status.Conditions {
+			if strings.HasPrefix(condition.Type, "Validate") {
+				return fmt.Errorf("there is %s: %s", condition.Type, condition.Message)
+			}
+		}
+		return framework.HasCondition(cp, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionTrue)
+	})
+}
+
+// Weakness 5, second half: what is only looked at is said to be missing as long as
+// it is, and no longer.
+func TestWeakness5MissingRolesAreReportedAsTheyComeAndGo(t *testing.T) {
+	f := shared(t)
+	const name, role = "weakness-5-missing", "comes-later"
+	cp := framework.Permission(name)
+	cp.Spec = rbacv1alpha1.ClusterPermissionSpec{
+		Validate: new(true),
+		ClusterRoleBinding: &rbacv1alpha1.ClusterRoleBinding{
+			Subject: framework.UserSubject("alice"), RoleRef: &rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		},
+		RoleBindings: &[]rbacv1alpha1.RoleBinding{{Namespace: "default", RoleRef: framework.RoleRefTo("Role", role), Subject: framework.UserSubject("alice")}},
+	}
+	framework.CreatePermission(t, f.OCM, cp)
+	found := func(status metav1.ConditionStatus, texts ...string) {
+		t.Helper()
+		f.PermissionSays(t, framework.Cluster1, name, "ValidateClusterRolesExist", status, texts...)
+		f.PermissionSays(t, framework.Cluster1, name, "ValidateRolesExist", status, texts...)
+	}
+	found(metav1.ConditionFalse, role)
+	// That a role is missing keeps no binding away.
+	f.Present(t, framework.NewObject("ClusterRoleBinding", "", name), framework.NewObject("RoleBinding", "default", name))
+	f.Applied(t, name)
+
+	framework.CreateClusterRole(t, f.ManagedClient, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: role}, Rules: framework.ReadPods})
+	framework.CreateRole(t, f.ManagedClient, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: role}, Rules: framework.ReadPods})
+	found(metav1.ConditionTrue)
+	if rules := framework.Must(f.ManagedClient.RbacV1().ClusterRoles().Get(t.Context(), role, metav1.GetOptions{}))(t).Rules; len(rules) != len(framework.ReadPods) {
+		t.Errorf("what is only looked at was written: its rules are %v", rules)
+	}
+	if err := f.ManagedClient.RbacV1().ClusterRoles().Delete(t.Context(), role, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.ManagedClient.RbacV1().Roles("default").Delete(t.Context(), role, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	found(metav1.ConditionFalse, role)
+}
+
+// Weakness 6: what the agent reports changes nothing of what is said about a part
+// that cannot be delivered, and when.
+func TestWeakness6ConditionsDoNotFlap(t *testing.T) {
+	f := shared(t)
+	const reports = 40
+	cluster := f.SilentCluster(t)
+	cp := framework.Permission("weakness-6")
+	cp.Namespace = cluster
+	cp.Spec.ClusterRoleBinding.Subject = managedAccount("never-there")
+	framework.CreatePermission(t, f.OCM, cp)
+	f.PermissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionFullyDelivered, metav1.ConditionFalse, "never-there")
+	cp = framework.Must(f.OCM.RbacV1alpha1().ClusterPermissions(cluster).Get(t.Context(), cp.Name, metav1.GetOptions{}))(t)
+	f.ReportWork(t, cp, func(work *workv1.ManifestWork) { framework.MarkApplied(work, "report 0") })
+	cp = f.PermissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionTrue)
+
+	watcher := framework.Must(f.OCM.RbacV1alpha1().ClusterPermissions(cluster).Watch(t.Context(), metav1.ListOptions{ResourceVersion: cp.ResourceVersion}))(t)
+	defer watcher.Stop()
+	before, last := statuses(cp), fmt.Sprintf("report %d", reports)
+	watched := make(chan error, 1)
+	go func() {
+		for event := range watcher.ResultChan() {
+			seen, ok := event.Object.(*rbacv1alpha1.ClusterPermission)
+			if !ok {
+				watched <- fmt.Errorf("the watch says %v", event.Object)
+				return
+			}
+			if got := statuses(seen); !maps.Equal(got, before) {
+				watched <- fmt.Errorf("the conditions went from %v to %v", before, got)
+				return
+			}
+			if framework.ConditionSays(seen, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionTrue, last) == nil {
+				watched <- nil
+				return
+			}
+		}
+		watched <- errors.New("the watch has ended")
+	}()
+	for i := range reports {
+		f.ReportWork(t, cp, func(work *workv1.ManifestWork) { framework.MarkApplied(work, fmt.Sprintf("report %d", i+1)) })
+	}
+	select {
+	case err := <-watched:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(framework.Patience):
+		t.Errorf("%s was never shown", last)
+	}
+}
+
+// statuses are the conditions of a ClusterPermission, each with its status and since when.
+func statuses(cp *rbacv1alpha1.ClusterPermission) map[string]string {
+	out := map[string]string{}
+	for _, condition := range cp.Status.Conditions {
+		out[condition.Type] = fmt.Sprintf("%s for %s since %s", condition.Status, condition.Reason, condition.LastTransitionTime)
+	}
+	return out
+}
+
+// Weakness 6: Validation is False only while there is no ManagedCluster. Where its
+// namespace outlasts it, what was delivered stays, and changes wait until it is back.
+func TestWeakness6ValidationClears(t *testing.T) {
+	t.Parallel()
+	ctx, hub := t.Context(), framework.HubThatRunsOCM(t)
+	ocm := framework.OCMClient(t, hub.AdminConfig(), nil)
+	f := &fleet{&framework.Fleet{OCM: ocm}}
+	cp := framework.CreatePermission(t, ocm, framework.Permission("weakness-6-validation"))
+	workOf := func(ctx context.Context) (*workv1.ManifestWork, error) {
+		works, err := framework.WorksOf(ctx, ocm, cp.Name)
+		if err == nil && len(works) != 1 {
+			err = fmt.Errorf("there are %d works", len(works))
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &works[0], nil
+	}
+	framework.Eventually(t, "its work is there", func(ctx context.Context) error {
+		_, err := workOf(ctx)
+		return err
+	})
+	before := framework.Must(workOf(ctx))(t)
+	f.PermissionSays(t, framework.Cluster1, cp.Name, rbacv1alpha1.ConditionValidation, metav1.ConditionTrue)
+	if err := ocm.ClusterV1().ManagedClusters().Delete(ctx, framework.Cluster1, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	permissions := ocm.RbacV1alpha1().ClusterPermissions(framework.Cluster1)
+	f.PermissionSays(t, framework.Cluster1, cp.Name, rbacv1alpha1.ConditionValidation, metav1.ConditionFalse, framework.Cluster1)
+	if _, err := permissions.Create(ctx, framework.Permission("for-nobody"), metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
+		t.Errorf("got %v for a new one, not 422", err)
+	}
+	if err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		current, err := permissions.Get(ctx, cp.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		current.Spec.ClusterRole.Rules = framework.ReadPods
+		_, err = permissions.Update(ctx, current, metav1.UpdateOptions{})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if after := framework.Must(workOf(ctx))(t); after.UID != before.UID || after.Generation != before.Generation {
+		t.Errorf("the work is another one, or has changed: %s %d, and was %s %d", after.UID, after.Generation, before.UID, before.Generation)
+	}
+	if err := localhub.JoinAsOCM(ctx, hub, framework.Cluster1); err != nil {
+		t.Fatal(err)
+	}
+	framework.Eventually(t, "the change has arrived in the work", func(ctx context.Context) error {
+		after, err := workOf(ctx)
+		if err == nil && (after.UID != before.UID || after.Generation == before.Generation) {
+			err = fmt.Errorf("it is %s of generation %d, and was %s of %d", after.UID, after.Generation, before.UID, before.Generation)
+		}
+		return err
+	})
+	f.PermissionSays(t, framework.Cluster1, cp.Name, rbacv1alpha1.ConditionValidation, metav1.ConditionTrue)
+}
+
+// Weakness 7: an agent that does not say of every object whether it is applied
+// keeps nobody from what it says of the others.
+func TestWeakness7OneUnreportedObjectDoesNotHideTheOthers(t *testing.T) {
+	f := shared(t)
+	cluster := f.SilentCluster(t)
+	cp := framework.Permission("weakness-7")
+	cp.Namespace = cluster
+	cp = framework.CreatePermission(t, f.OCM, cp)
+	f.WorkOf(t, cp)
+	f.ReportWork(t, cp, func(work *workv1.ManifestWork) {
+		framework.MarkApplied(work, "all but one")
+		for _, o := range framework.ObjectsOf(cp.Name) {
+			condition := metav1.Condition{Type: workv1.WorkApplied, Status: metav1.ConditionTrue, Reason: "AppliedManifestComplete", LastTransitionTime: metav1.Now()}
+			if o.Kind == "Role" {
+				condition.Type = workv1.WorkAvailable
+			}
+			work.Status.ResourceStatus.Manifests = append(work.Status.ResourceStatus.Manifests, workv1.ManifestCondition{
+				ResourceMeta: workv1.ManifestResourceMeta{Group: rbacv1.GroupName, Version: "v1", Kind: o.Kind, Namespace: o.Namespace, Name: o.Name},
+				Conditions:   []metav1.Condition{condition},
+			})
+		}
+	})
+	cp = f.PermissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionTrue)
+	status := cp.Status.ResourceStatus
+	if status == nil || len(status.Roles) != 1 || len(status.RoleBindings) != 1 || len(status.ClusterRoles) != 1 || len(status.ClusterRoleBindings) != 1 {
+		t.Fatalf("the resource status is %+v", status)
+	}
+	for what, entry := range map[string]struct {
+		conditions []metav1.Condition
+		want       metav1.ConditionStatus
+	}{
+		"Role":               {status.Roles[0].Conditions, metav1.ConditionUnknown},
+		"RoleBinding":        {status.RoleBindings[0].Conditions, metav1.ConditionTrue},
+		"ClusterRole":        {status.ClusterRoles[0].Conditions, metav1.ConditionTrue},
+		"ClusterRoleBinding": {status.ClusterRoleBindings[0].Conditions, metav1.ConditionTrue},
+	} {
+		condition := meta.FindStatusCondition(entry.conditions, rbacv1alpha1.ConditionResourceApplied)
+		if condition == nil || condition.Status != entry.want || condition.LastTransitionTime.IsZero() {
+			t.Errorf("the %s is said to be %+v, not %s", what, condition, entry.want)
+		}
+	}
+}
+
+// Weakness 9: nothing is written because something was looked at. What changes here
+// is of no consequence, though all of it is watched. TestNothingIsWrittenWhenNothingChanged
+// has restarts.
+func TestWeakness9NothingIsWrittenForNothing(t *testing.T) {
+	f := shared(t)
+	const name, other = "weakness-9", "weakness-9-other"
+	cluster := f.SilentCluster(t)
+	quiet, moving := f.withAllInputs(t, cluster, name), f.withAllInputs(t, cluster, other)
+	versions := func() string {
+		return "ClusterPermission " + framework.Must(f.OCM.RbacV1alpha1().ClusterPermissions(cluster).Get(t.Context(), name, metav1.GetOptions{}))(t).ResourceVersion +
+			", ManifestWork " + framework.Must(f.OCM.WorkV1().ManifestWorks(cluster).Get(t.Context(), render.WorkName(quiet), metav1.GetOptions{}))(t).ResourceVersion
+	}
+	before := versions()
+
+	f.ReportAccount(t, cluster, name, func(status *authenticationv1beta1.ManagedServiceAccountStatus) {
+		status.ExpirationTimestamp = new(metav1.Now())
+	})
+	labels := []byte(`{"metadata":{"labels":{"of-no":"consequence"}}}`)
+	framework.Must(f.HubClient.RbacV1().ClusterRoles().Patch(t.Context(), name, types.MergePatchType, labels, metav1.PatchOptions{}))(t)
+	framework.Must(f.OCM.ClusterV1().ManagedClusters().Patch(t.Context(), cluster, types.MergePatchType, labels, metav1.PatchOptions{}))(t)
+	framework.Must(f.OCM.RbacV1alpha1().ClusterNamespaces(cluster).Patch(t.Context(), name, types.MergePatchType, labels, metav1.PatchOptions{}))(t)
+	f.reportNamespace(t, cluster, "not-selected", nil)
+
+	// What comes after these, by the same ways, and matters to another one, shows
+	// that they have come.
+	f.ReportAccount(t, cluster, other, framework.PlacedIn("where-it-has-moved", other))
+	framework.Must(f.HubClient.RbacV1().ClusterRoles().Patch(t.Context(), other, types.MergePatchType,
+		[]byte(`{"rules":[{"apiGroups":[""],"resources":["nodes"],"verbs":["get"]}]}`), metav1.PatchOptions{}))(t)
+	f.reportNamespace(t, cluster, "selected-later", map[string]string{"team": other})
+	f.workHas(t, moving, "where-it-has-moved", "nodes", "selected-later")
+	if after := versions(); after != before {
+		t.Errorf("the versions went from %s to %s", before, after)
+	}
+}
+
+// withAllInputs creates a ClusterPermission that needs an account, a role of the
+// hub and selected namespaces, each of its name, and waits until it is reported on.
+func (f *fleet) withAllInputs(t *testing.T, cluster, name string) *rbacv1alpha1.ClusterPermission {
+	t.Helper()
+	framework.CreateAccount(t, f.OCM, framework.NewAccount(cluster, name))
+	f.ReportAccount(t, cluster, name, framework.PlacedIn("somewhere", name))
+	f.reportNamespace(t, cluster, name, map[string]string{"team": name})
+	framework.CreateClusterRole(t, f.HubClient, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: framework.ReadPods})
+	cp := framework.PermissionForAccount(cluster, name, name)
+	(*cp.Spec.Roles)[0].Namespace, (*cp.Spec.Roles)[0].NamespaceSelector = "", &metav1.LabelSelector{MatchLabels: map[string]string{"team": name}}
+	cp.Spec.RoleRefs = &[]rbacv1alpha1.HubRoleRef{{Kind: "ClusterRole", Name: name}}
+	cp = framework.CreatePermission(t, f.OCM, cp)
+	f.PermissionSays(t, cluster, name, rbacv1alpha1.ConditionFullyDelivered, metav1.ConditionTrue)
+	f.ReportWork(t, cp, func(work *workv1.ManifestWork) { framework.MarkApplied(work, "done") })
+	return f.PermissionSays(t, cluster, name, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionTrue)
+}
+
+// Weakness 9: a selector that matches nothing is said to do so, and there is no
+// work without manifests.
+func TestWeakness9NoNamespaceMatches(t *testing.T) {
+	f := shared(t)
+	cluster := f.SilentCluster(t)
+	f.reportNamespace(t, cluster, "default", nil)
+	cp := framework.PermissionForAccount(cluster, "weakness-9-none", "anybody")
+	cp.Spec.Roles = nil
+	(*cp.Spec.RoleBindings)[0] = rbacv1alpha1.RoleBinding{
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "none"}}, RoleRef: framework.RoleRefTo("ClusterRole", "view"), Subject: framework.UserSubject("alice"),
+	}
+	cp = framework.CreatePermission(t, f.OCM, cp)
+	f.PermissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionNamespacesSelected, metav1.ConditionFalse, "spec.roleBindings[0].namespaceSelector: 0")
+	f.PermissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse)
+	if _, err := f.OCM.WorkV1().ManifestWorks(cluster).Get(t.Context(), render.WorkName(cp), metav1.GetOptions{}); framework.IsGone(err) != nil {
+		t.Errorf("there is a work, or: %v", err)
+	}
+	f.reportNamespace(t, cluster, "first", map[string]string{"team": "none"})
+	f.PermissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionNamespacesSelected, metav1.ConditionTrue, "spec.roleBindings[0].namespaceSelector: 1")
+	f.WorkOf(t, cp)
+}
+
+// Until the agent has removed what it applied, nobody is told that it is gone.
+func TestWorkThatIsBeingRemoved(t *testing.T) {
+	f := shared(t)
+	cluster := f.SilentCluster(t)
+	const name = "being-removed"
+	cp := framework.CreatePermission(t, f.OCM, onlyForAccount(cluster, name))
+	reported := framework.CreateAccount(t, f.OCM, framework.NewAccount(cluster, name))
+	_, agent := f.AgentOf(t, cluster)
+	reported.Status.ServiceAccountRef = &authenticationv1beta1.ServiceAccountReference{Namespace: framework.AccountsNamespace, Name: name}
+	if _, err := agent.AuthenticationV1beta1().ManagedServiceAccounts(cluster).UpdateStatus(t.Context(), reported, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	works := agent.WorkV1().ManifestWorks(cluster)
+	finalizers := func(list string) {
+		t.Helper()
+		framework.Eventually(t, "the agent has set its finalizers", func(ctx context.Context) error {
+			_, err := works.Patch(ctx, render.WorkName(cp), types.MergePatchType, []byte(`{"metadata":{"finalizers":`+list+`}}`), metav1.PatchOptions{})
+			return err
+		})
+	}
+	finalizers(`["cluster.open-cluster-management.io/manifest-work-cleanup"]`)
+	if err := f.OCM.AuthenticationV1beta1().ManagedServiceAccounts(cluster).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	f.PermissionSays(t, cluster, name, rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse, "is being deleted")
+	f.PermissionSays(t, cluster, name, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse, "is being removed")
+	finalizers(`null`)
+	f.PermissionSays(t, cluster, name, rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse, "No part of the spec can be delivered")
+}
+
+// onlyForAccount delivers nothing without the account of its name.
+func onlyForAccount(namespace, name string) *rbacv1alpha1.ClusterPermission {
+	cp := framework.PermissionForAccount(namespace, name, name)
+	cp.Spec.Roles = nil
+	(*cp.Spec.RoleBindings)[0].RoleRef = framework.RoleRefTo("ClusterRole", "view")
+	return cp
+}

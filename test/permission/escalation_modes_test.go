@@ -1,0 +1,119 @@
+package permission
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/test/framework"
+	"open-cluster-management.io/hub-apiserver/test/localhub"
+)
+
+// keepsWaiting: what waits goes on waiting under another mode, until it is approved
+// or its spec changes.
+func (a *approvals) keepsWaiting(t *testing.T, name string) {
+	t.Helper()
+	a.isPending(t, framework.Must(a.GetPermission(t.Context(), name))(t), 1)
+	framework.Must(a.alice.Permissions().Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}))(t)
+	a.isPending(t, framework.Must(a.GetPermission(t.Context(), name))(t), 1)
+	marker := framework.CreatePermission(t, a.OCM, framework.Permission(name+"-marker"))
+	framework.AwaitWorkCreated(t, a.OCM, marker.Name)
+	if works := framework.Must(framework.WorksOf(t.Context(), a.OCM, name))(t); len(works) > 0 {
+		t.Errorf("there is a work %s", works[0].Name)
+	}
+}
+
+// hasWork checks that a ClusterPermission is on its way. How works arrive does not
+// depend on the mode, and agents take a while to come back after each restart.
+func (a *approvals) hasWork(t *testing.T, cp *rbacv1alpha1.ClusterPermission) {
+	t.Helper()
+	framework.Eventually(t, cp.Name+" has its work", func(ctx context.Context) error {
+		_, err := a.GetWork(ctx, cp)
+		return err
+	})
+}
+
+func (a *approvals) enforces(t *testing.T) {
+	const name = "enforced"
+	a.asks(t, name)
+	a.restart(t, "Enforce")
+	a.keepsWaiting(t, name)
+	_, err := a.change(t, a.alice, name, `{"validate":true}`)
+	refusedFor(t, err, missingOf(name)...)
+	_, err = approve(t.Context(), a.alice, framework.Must(a.GetPermission(t.Context(), name))(t))
+	refusedFor(t, err, missingOf(name)...)
+	a.hasWork(t, framework.Must(approve(t.Context(), a.root, framework.Must(a.GetPermission(t.Context(), name))(t)))(t))
+}
+
+func (a *approvals) warns(t *testing.T) {
+	a.restart(t, "Warn")
+	const name = "warned"
+	a.alice.Warnings.Take()
+	cp := framework.CreatePermission(t, a.alice.OCM, framework.Permission(name))
+	if cp.Status.Approval != nil {
+		t.Errorf("it says of the approval: %v", cp.Status.Approval)
+	}
+	texts := a.alice.Warnings.Take()
+	if len(texts) != 4 {
+		t.Errorf("alice has got %d warnings, not one for each part: %q", len(texts), texts)
+	}
+	for i, want := range []string{"spec.clusterRole (cluster-wide): takes escalate: ", `spec.roles[0] (in namespace "default"): takes escalate: `,
+		"spec.clusterRoleBinding (cluster-wide): takes bind: ", `spec.roleBindings[0] (in namespace "default"): takes bind: `} {
+		if i < len(texts) && !strings.HasPrefix(texts[i], want) {
+			t.Errorf("alice is warned %q, not %q", texts[i], want)
+		}
+	}
+	a.hasWork(t, cp)
+	framework.Must(a.change(t, a.alice, name, `{"clusterRoleBinding":{"subject":{"name":"carol"}}}`))(t)
+	if texts := a.alice.Warnings.Take(); len(texts) != 1 || !strings.HasPrefix(texts[0], "spec.clusterRoleBinding") {
+		t.Errorf("alice is warned of %q for the binding alone", texts)
+	}
+	framework.Must(a.alice.Permissions().Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}))(t)
+	framework.CreatePermission(t, a.root.OCM, framework.Permission("warned-nobody"))
+	if texts := append(a.alice.Warnings.Take(), a.root.Warnings.Take()...); len(texts) > 0 {
+		t.Errorf("warned of nothing new: %q", texts)
+	}
+	out, err := a.alice.Kubectl(t, manifest(t, framework.Permission("warned-kubectl")), "create", "-f", "-")
+	framework.DeletePermissionLater(t, a.OCM, framework.Cluster1, "warned-kubectl")
+	if err != nil || strings.Count(out, "Warning: spec.") != 4 {
+		t.Errorf("kubectl create: %v\n%s", err, out)
+	}
+	a.keepsWaiting(t, "warned-of")
+}
+
+func (a *approvals) isOff(t *testing.T) {
+	a.restart(t, "Off")
+	const name = "off"
+	a.alice.Warnings.Take()
+	cp := framework.CreatePermission(t, a.alice.OCM, framework.Permission(name))
+	if texts := a.alice.Warnings.Take(); len(texts) > 0 {
+		t.Errorf("alice is warned of %q", texts)
+	}
+	a.hasWork(t, cp)
+}
+
+// A server that is told what it does not know refuses to start, and says why.
+func TestBadPermissionFlags(t *testing.T) {
+	f := shared(t)
+	for _, flag := range []string{
+		"--clusterpermission-escalation-check=Maybe", "--clusterpermission-escalation-check=enforce", "--clusterpermission-escalation-check=",
+		"--namespace-selector-source=Moon",
+		"--work-executor=klusterlet-work-sa", "--work-executor=open-cluster-management-agent/", "--work-executor=/klusterlet-work-sa",
+		"--work-executor=Not_A_Namespace/klusterlet-work-sa", "--work-executor=a/b/c",
+	} {
+		t.Run(flag, func(t *testing.T) {
+			server := framework.Must(localhub.NewAPIServer(localhub.APIServerOptions{Hub: f.Hub, Dir: filepath.Join(framework.OwnDir(t), "server"), Args: []string{flag}}))(t)
+			framework.StopLater(t, server.Stop)
+			err := server.Start(t.Context())
+			name, value, _ := strings.Cut(flag, "=")
+			if err == nil || !strings.Contains(err.Error(), name+" must be") || !strings.Contains(err.Error(), `not \"`+value+`\"`) {
+				t.Errorf("the server does not refuse it by name: %v", err)
+			}
+		})
+	}
+}

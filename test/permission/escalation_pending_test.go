@@ -1,0 +1,188 @@
+package permission
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/test/framework"
+)
+
+// changeWaits: no step of a longer way gets more delivered than the step was approved for.
+func (a *approvals) changeWaits(t *testing.T) {
+	const name = "changed"
+	base := a.approved(t, name)
+	work := framework.Must(a.GetWork(t.Context(), base))(t)
+	stays := func(generation int64) {
+		t.Helper()
+		message := a.says(t, name, rbacv1alpha1.ConditionApproved, metav1.ConditionFalse, "ApprovalPending", generation)
+		if !strings.Contains(message, fmt.Sprintf("Generation %d by %s waits", generation, author)) || !strings.Contains(message, "generation 1 stays delivered") {
+			t.Errorf("the condition says %q", message)
+		}
+		a.says(t, name, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionTrue, "AppliedManifestWorkComplete", 1)
+		a.passes(t, fmt.Sprintf("changed-marker-%d", generation))
+		sameSpec(t, "what is rendered", framework.Must(rendered(t, a.OCM, name))(t), work)
+		if again := framework.Must(a.GetWork(t.Context(), base))(t); again.Generation != work.Generation {
+			t.Errorf("the work has changed: generation %d", again.Generation)
+		}
+		a.binds(t, name, "alice")
+	}
+	more := `{"clusterRole":{"rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]}}`
+	cp := framework.Must(a.change(t, a.alice, name, more))(t)
+	a.isPending(t, cp, 2)
+	delivered := cp.Status.Approval.Delivered
+	if delivered == nil || delivered.Generation != 1 || !equality.Semantic.DeepEqual(delivered.Spec, base.Spec) {
+		t.Errorf("delivered is said to be %v", delivered)
+	}
+	stays(2)
+	// What waits is not what a later change is compared with.
+	a.isPending(t, framework.Must(a.change(t, a.alice, name, `{"validate":true}`))(t), 3)
+	stays(3)
+	a.isPending(t, framework.Must(a.change(t, a.alice, name, `{"roleBindings":null,"roles":null}`))(t), 4)
+	stays(4)
+	if cp := framework.Must(a.GetPermission(t.Context(), name))(t); cp.Status.Approval.Approved == nil || cp.Status.Approval.Approved.Generation != 1 {
+		t.Errorf("it is forgotten who approved generation 1: %v", cp.Status.Approval)
+	}
+
+	back := framework.Must(a.GetPermission(t.Context(), name))(t)
+	back.Spec, back.ResourceVersion = base.Spec, ""
+	content := framework.Must(json.Marshal([]map[string]any{{"op": "replace", "path": "/spec", "value": back.Spec}}))(t)
+	cp = framework.Must(a.alice.Permissions().Patch(t.Context(), name, types.JSONPatchType, content, metav1.PatchOptions{}))(t)
+	if cp.Status.Approval != nil && (cp.Status.Approval.Pending != nil || cp.Status.Approval.Delivered != nil) {
+		t.Errorf("what was approved waits: %v", cp.Status.Approval)
+	}
+	if cp := a.Applied(t, name); meta.FindStatusCondition(cp.Status.Conditions, rbacv1alpha1.ConditionRBACManifestWorkCreated).ObservedGeneration != 5 {
+		t.Errorf("the conditions are %v", cp.Status.Conditions)
+	}
+	// Less than is delivered needs nobody, and what was taken away is new again.
+	if cp := framework.Must(a.change(t, a.alice, name, `{"roleBindings":null,"roles":null}`))(t); cp.Status.Approval != nil && cp.Status.Approval.Pending != nil {
+		t.Errorf("taking away waits: %v", cp.Status.Approval)
+	}
+	a.Absent(t, framework.ObjectsOf(name)[2:]...)
+	a.isPending(t, framework.Must(a.alice.Permissions().Patch(t.Context(), name, types.JSONPatchType, content, metav1.PatchOptions{}))(t), 7)
+}
+
+func (a *approvals) granterNeedsNone(t *testing.T) {
+	const name = "granted"
+	a.root.Warnings.Take()
+	if cp := framework.CreatePermission(t, a.root.OCM, framework.Permission(name)); cp.Status.Approval != nil {
+		t.Errorf("what root grants says of the approval: %v", cp.Status.Approval)
+	}
+	a.Applied(t, name)
+	a.isPending(t, framework.Must(a.change(t, a.alice, name, `{"clusterRoleBinding":{"subject":{"name":"mallory"}}}`))(t), 2)
+	// Where something waits, a patch by root may be blind to it: root has to say so.
+	cp := framework.Must(a.change(t, a.root, name, `{"clusterRoleBinding":{"subject":{"name":"carol"}}}`))(t)
+	if waiting := cp.Status.Approval; waiting == nil || waiting.Pending == nil || waiting.Pending.Generation != 3 || waiting.Pending.RequestedBy != approver {
+		t.Fatalf("what root changes while something waits says of the approval: %v", waiting)
+	}
+	if texts := a.root.Warnings.Take(); len(texts) != 1 || !strings.Contains(texts[0], "not delivered before it is approved") {
+		t.Errorf("root is warned of %q", texts)
+	}
+	a.binds(t, name, "alice")
+	if _, err := approve(t.Context(), a.root, cp); err != nil {
+		t.Fatal(err)
+	}
+	a.binds(t, name, "carol")
+	if cp := a.Applied(t, name); cp.Status.Approval.Approved == nil || cp.Status.Approval.Approved.Generation != 3 {
+		t.Errorf("it is not said who has approved it: %v", cp.Status.Approval)
+	}
+	// Nothing waits any more, and root may grant.
+	if cp := framework.Must(a.change(t, a.root, name, `{"clusterRoleBinding":{"subject":{"name":"dave"}}}`))(t); cp.Status.Approval.Pending != nil {
+		t.Errorf("what root changes waits: %v", cp.Status.Approval)
+	}
+	a.binds(t, name, "dave")
+
+	// Neither does who holds what it grants.
+	const source = "granted-to-author"
+	framework.CreatePermission(t, a.root.OCM, grantTo(source, a.alice.Subject))
+	a.Applied(t, source)
+	framework.Eventually(t, author+" holds what was delivered", func(ctx context.Context) error {
+		cp, err := a.alice.Permissions().Create(ctx, framework.Permission("granted-on"), metav1.CreateOptions{DryRun: dryRun})
+		if err == nil && cp.Status.Approval != nil {
+			err = errors.New("it would wait")
+		}
+		return err
+	})
+	framework.CreatePermission(t, a.alice.OCM, framework.Permission("granted-on"))
+	a.Applied(t, "granted-on")
+	if err := a.root.Permissions().Delete(t.Context(), source, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	framework.Eventually(t, author+" holds it no more", func(ctx context.Context) error {
+		cp, err := a.alice.Permissions().Create(ctx, framework.Permission("granted-no-more"), metav1.CreateOptions{DryRun: dryRun})
+		if err == nil && cp.Status.Approval == nil {
+			err = errors.New("it would not wait")
+		}
+		return err
+	})
+}
+
+// readsRoleRefs: to approve the delivery of a role is to show it, too.
+func (a *approvals) readsRoleRefs(t *testing.T) {
+	const name, role = "refers-and-waits", "integration-role-that-waits"
+	a.hubRole(t, role, framework.ReadPods...)
+	get := rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, ResourceNames: []string{role}, Verbs: []string{"get"}}
+	reader, both := framework.NewCaller(t, a.Hub, "reads-and-asks").IsAdmin(t), framework.NewCaller(t, a.Hub, "reads-and-approves").IsAdmin(t).IsGranter(t)
+	a.mayGet(t, reader, "integration-reads-and-asks", get)
+	a.mayGet(t, both, "integration-reads-and-approves", get)
+	cp := framework.CreatePermission(t, reader.OCM, refersTo(name, role))
+	if cp.Status.Approval == nil || cp.Status.Approval.Pending == nil {
+		t.Fatalf("it does not wait: %v", cp.Status.Approval)
+	}
+	if _, err := approve(t.Context(), a.root, cp); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), role) {
+		t.Errorf("who may not get the role approves: got %v, not 403", err)
+	}
+	if _, err := approve(t.Context(), both, cp); err != nil {
+		t.Fatal(err)
+	}
+	a.Applied(t, name)
+	a.Present(t, framework.NewObject("ClusterRole", "", role))
+}
+
+// races: whatever its author does meanwhile, what is delivered is what the approver saw.
+func (a *approvals) races(t *testing.T) {
+	const name = "raced"
+	a.asks(t, name)
+	approvals := 0
+	for round := range 20 {
+		subject := fmt.Sprintf(`{"clusterRoleBinding":{"subject":{"name":"round-%d`, round)
+		framework.Must(a.change(t, a.alice, name, subject+`-seen"}}}`))(t)
+		seen := framework.Must(a.GetPermission(t.Context(), name))(t)
+		changed := make(chan error, 1)
+		go func() {
+			_, err := a.change(t, a.alice, name, subject+`-unseen"}}}`)
+			changed <- err
+		}()
+		_, err := approve(t.Context(), a.root, seen)
+		if err := <-changed; err != nil {
+			t.Fatal(err)
+		}
+		now := framework.Must(a.GetPermission(t.Context(), name))(t)
+		delivered, generation := now.Delivered()
+		switch {
+		case apierrors.IsConflict(err) && generation >= seen.Generation:
+			t.Fatalf("round %d: generation %d is delivered, though the approval was refused: %v", round, generation, err)
+		case apierrors.IsConflict(err):
+		case err != nil:
+			t.Fatal(err)
+		case generation != seen.Generation || !equality.Semantic.DeepEqual(*delivered, seen.Spec):
+			t.Fatalf("round %d: generation %d was approved, %d is delivered: %v", round, seen.Generation, generation, delivered)
+		default:
+			approvals++
+			a.binds(t, name, fmt.Sprintf("round-%d-seen", round))
+		}
+		a.isPending(t, now, seen.Generation+1)
+	}
+	t.Logf("%d of 20 approvals were in time", approvals)
+}

@@ -1,0 +1,106 @@
+package permission
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	authenticationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1alpha1"
+	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
+	"open-cluster-management.io/hub-apiserver/pkg/worksync"
+	"open-cluster-management.io/hub-apiserver/test/framework"
+)
+
+// moves is how often an account is moved in a row. The public controller renders an
+// older namespace nearly every other time.
+const moves = 12
+
+// whereTo is a namespace that an account is moved to.
+func whereTo(move int) string { return fmt.Sprintf("moved-%d", move) }
+
+func inNamespace(namespace, name string) rbacv1.Subject {
+	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}
+}
+
+// Weakness 4, for our own agents: the binding is for the ServiceAccount that was
+// reported last, however fast it moves.
+func TestWeakness4AccountThatMovesFast(t *testing.T) {
+	f := shared(t)
+	const name = "weakness-4"
+	cluster := f.SilentCluster(t)
+	framework.CreateAccount(t, f.OCM, framework.NewAccount(cluster, name))
+	f.ReportAccount(t, cluster, name, framework.PlacedIn("where-it-begins", name))
+	like := framework.PermissionForAccount(cluster, name, name)
+	cp := framework.CreatePermission(t, f.OCM, like)
+	f.rendersSubject(t, cp, inNamespace("where-it-begins", name))
+	for i := range moves {
+		f.ReportAccount(t, cluster, name, framework.PlacedIn(whereTo(i), name))
+	}
+	f.rendersSubject(t, cp, inNamespace(whereTo(moves-1), name))
+	f.lookedAgain(t, like)
+	f.rendersNow(t, cp, inNamespace(whereTo(moves-1), name))
+}
+
+// Weakness 4, for agents of the public addon, which do not say where they are: the
+// addon does, in one of two fields, if there is one.
+func TestWeakness4AddonThatMovesFast(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	hub := framework.HubThatRunsOCM(t, authenticationv1beta1.SchemeGroupVersion, authenticationv1alpha1.SchemeGroupVersion)
+	f := &fleet{&framework.Fleet{OCM: framework.OCMClient(t, hub.AdminConfig(), nil)}}
+	const name = "weakness-4-addon"
+	framework.Apply(t, hub, framework.CRD(t, "pkg", "tokens", "testdata", "managedserviceaccounts.crd.yaml"),
+		framework.CRD(t, "test", "permission", "testdata", "managedclusteraddons.crd.yaml"))
+	reported := framework.NewAccount(framework.Cluster1, name)
+	reported.Status.TokenSecretRef = &authenticationv1beta1.TokenSecretReference{Name: name, LastRefreshTimestamp: metav1.Now()}
+	framework.Eventually(t, "the hub has accounts", func(ctx context.Context) error {
+		_, err := f.OCM.AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1).Create(ctx, reported, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			return nil // a try whose answer was lost
+		}
+		return err
+	})
+	like := framework.PermissionForAccount(framework.Cluster1, name, name)
+	cp := framework.CreatePermission(t, f.OCM, like)
+	const noAddon = "the cluster does not have the addon managed-serviceaccount"
+	f.undelivered(t, framework.Cluster1, name, noAddon)
+	f.rendersSubject(t, cp)
+
+	addons := framework.Must(dynamic.NewForConfig(hub.AdminConfig()))(t).Resource(worksync.AddonResource).Namespace(framework.Cluster1)
+	addon := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": worksync.AddonResource.GroupVersion().String(), "kind": "ManagedClusterAddOn",
+		"metadata": map[string]any{"name": "managed-serviceaccount"},
+	}}
+	framework.Must(addons.Create(ctx, addon, metav1.CreateOptions{}))(t)
+	f.rendersSubject(t, cp, inNamespace(framework.AccountsNamespace, name))
+
+	patch := func(field, namespace string, subresources ...string) {
+		t.Helper()
+		content := fmt.Sprintf(`{%q:{%q:%q}}`, map[bool]string{true: "status", false: "spec"}[len(subresources) > 0], field, namespace)
+		framework.Must(addons.Patch(ctx, "managed-serviceaccount", types.MergePatchType, []byte(content), metav1.PatchOptions{}, subresources...))(t)
+	}
+	patch("installNamespace", "chosen")
+	f.rendersSubject(t, cp, inNamespace("chosen", name))
+	for i := range moves {
+		patch("namespace", whereTo(i), "status")
+	}
+	f.rendersSubject(t, cp, inNamespace(whereTo(moves-1), name))
+	f.lookedAgain(t, like)
+	f.rendersNow(t, cp, inNamespace(whereTo(moves-1), name))
+	patch("installNamespace", "no-longer-asked")
+	f.lookedAgain(t, like)
+	f.rendersNow(t, cp, inNamespace(whereTo(moves-1), name))
+
+	if err := addons.Delete(ctx, "managed-serviceaccount", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	f.rendersSubject(t, cp)
+	f.undelivered(t, framework.Cluster1, name, noAddon)
+}

@@ -1,0 +1,360 @@
+package registration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/registration"
+	"open-cluster-management.io/hub-apiserver/test/framework"
+)
+
+// Public agents, the public clusteradm, kubectl and GitOps work with our hub unchanged.
+func TestPublicRegistration(t *testing.T) {
+	t.Parallel()
+	h := startAWSHub(t)
+	if err := h.Hub.WriteAdminKubeconfig(h.Kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]func(*testing.T){
+		"an agent with certificates":            h.publicCertificates,
+		"an agent with IAM roles":               h.publicRoles,
+		"a cluster that GitOps has accepted":    h.publicGitOps,
+		"a public agent and our clusteradm":     h.publicAndOurs,
+		"kubectl on behalf of others":           h.impersonatedDecisions,
+		"kubectl tells the two resources apart": h.publicNames,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t)
+		})
+	}
+}
+
+func (h *awsHub) publicCertificates(t *testing.T) {
+	p := newPublicRegistration(t, h.Hub, "public-csr", bootstrapAccount(t, h.Hub))
+	watched := p.begin(t, map[string]string{"agent.open-cluster-management.io/team": "blue"})
+	name, key := p.request(t, p.bootstrap)
+	if conditions := conditionsOf(watched()); len(conditions) > 0 {
+		t.Errorf("before a decision, the conditions are %v", conditions)
+	}
+	if approved := publicAccept(t, h.Hub, p.cluster); !slices.Equal(approved, []string{name}) {
+		t.Errorf("approved are %v", approved)
+	}
+	var reason string
+	if p.own, reason = p.certificate(t, p.bootstrap, name, key); reason != publicApproval {
+		t.Errorf("the request was approved for %s", reason)
+	}
+	watched = p.joins(t, h)
+
+	// It renews its certificate under its own name.
+	name, key = p.request(t, p.own)
+	renewed, reason := p.certificate(t, p.own, name, key)
+	if reason != "AgentRenewsItsCertificate" {
+		t.Errorf("the renewal was approved for %s", reason)
+	}
+	framework.Must(renewed.clusters().Get(t.Context(), p.cluster, metav1.GetOptions{}))(t)
+
+	table := framework.Must(h.Kubectl(t, "", "get", "managedclusters", p.cluster))(t)
+	if got, want := columns(table), []string{"NAME", "HUB ACCEPTED", "MANAGED CLUSTER URLS", "JOINED", "AVAILABLE", "AGE"}; !slices.Equal(got, want) {
+		t.Errorf("the columns are %q", got)
+	}
+	if row := strings.Fields(strings.Split(table, "\n")[1]); len(row) != 6 || !slices.Equal(row[:5], []string{p.cluster, "true", "https://public-csr.example:6443", "True", "True"}) {
+		t.Errorf("the row is %v", row)
+	}
+
+	// Denied, it sees that, and may no more.
+	framework.Must(h.Kubectl(t, "", "patch", "managedcluster", p.cluster, "--type=merge", `--patch={"spec":{"hubAcceptsClient":false}}`))(t)
+	leases := p.own.kube.CoordinationV1().Leases(p.cluster)
+	if _, err := leases.Get(t.Context(), registration.LeaseName, metav1.GetOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("reading the lease once denied: %v", err)
+	}
+	framework.Eventually(t, "the agent sees that it is denied", func(context.Context) error {
+		if accepted, _, _ := unstructured.NestedBool(watched().Object, "spec", "hubAcceptsClient"); accepted {
+			return errors.New("it is accepted")
+		}
+		return says(watched(), clusterv1.ManagedClusterConditionHubAccepted, metav1.ConditionFalse, clusterv1.ReasonHubClusterAdminDenied)
+	})
+	if err := patch(t.Context(), p.own.clusters(), watched(), map[string]any{"status": map[string]any{"version": map[string]any{"kubernetes": "v0"}}}, "status"); !apierrors.IsForbidden(err) {
+		t.Errorf("writing its status once denied: %v", err)
+	}
+
+	// Accepted again, it goes on with the same certificate and the same watch.
+	framework.Must(h.Kubectl(t, acceptance(p.cluster), "replace", "--raw", acceptPath(p.cluster), "--filename=-"))(t)
+	framework.Eventually(t, "the agent sees that it is accepted", func(context.Context) error {
+		return says(watched(), clusterv1.ManagedClusterConditionHubAccepted, metav1.ConditionTrue, clusterv1.ReasonHubClusterAdminAccepted)
+	})
+	framework.Eventually(t, "it has its lease back", func(ctx context.Context) error {
+		_, err := leases.Get(ctx, registration.LeaseName, metav1.GetOptions{})
+		return err
+	})
+	h.deleted(t, p.cluster, watched)
+}
+
+// deleted deletes a cluster, as an administrator does, and waits until nothing is left.
+func (h *awsHub) deleted(t *testing.T, cluster string, watched func() *unstructured.Unstructured) {
+	t.Helper()
+	framework.Must(h.Kubectl(t, "", "delete", "managedcluster", cluster, "--wait=false"))(t)
+	framework.Eventually(t, "nothing of it is left", func(ctx context.Context) error { return h.isGone(ctx, cluster) })
+	framework.Eventually(t, "the agent sees that it is deleted", func(context.Context) error {
+		if object := watched(); object != nil && object.GetDeletionTimestamp() == nil {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+}
+
+func acceptPath(cluster string) string {
+	return "/apis/" + registerv1alpha1.SchemeGroupVersion.String() + "/managedclusters/" + cluster + "/accept"
+}
+
+func acceptance(cluster string) string {
+	return fmt.Sprintf(`{"apiVersion":%q,"kind":"ManagedClusterAcceptance","metadata":{"name":%q},"spec":{"accepted":true,"reason":"known"}}`,
+		registerv1alpha1.SchemeGroupVersion, cluster)
+}
+
+// columns are the titles of a table.
+func columns(table string) []string {
+	var out []string
+	for _, title := range strings.Split(strings.Split(table, "\n")[0], "   ") {
+		if title = strings.TrimSpace(title); title != "" {
+			out = append(out, title)
+		}
+	}
+	return out
+}
+
+// joins is what all that public agents do once the cluster has its identity, and what
+// their operator looks at.
+func (p *publicRegistration) joins(t *testing.T, h *awsHub) (watched func() *unstructured.Unstructured) {
+	t.Helper()
+	framework.Eventually(t, "the hub accepts it", func(ctx context.Context) error { return h.hubAccepts(ctx, p.cluster) })
+	p.own.mayAll(t, []review{
+		{group: certificatesGroup, resource: requestsResource, verbs: "get list watch"},
+		{group: clusterv1.GroupName, resource: "managedclusters", name: p.cluster, verbs: "get list update watch"},
+		{group: clusterv1.GroupName, resource: "managedclusters/status", name: p.cluster, verbs: "patch update"},
+		{group: registerv1alpha1.GroupName, resource: "managedclusters/clientcertificates", verbs: "renew"},
+		{group: "coordination.k8s.io", resource: "leases", name: registration.LeaseName, namespace: p.cluster, verbs: "get update"},
+		{resource: "events", namespace: p.cluster, verbs: "create patch update"},
+		{group: "events.k8s.io", resource: "events", namespace: p.cluster, verbs: "create patch update"},
+		{group: workv1.GroupName, resource: "manifestworks", namespace: p.cluster, verbs: "get list watch update"},
+		{group: workv1.GroupName, resource: "manifestworks/status", namespace: p.cluster, verbs: "patch update"},
+	})
+	watched = p.own.watch(t, p.cluster)
+	framework.Eventually(t, "it sees that it is accepted", func(context.Context) error {
+		return says(watched(), clusterv1.ManagedClusterConditionHubAccepted, metav1.ConditionTrue, clusterv1.ReasonHubClusterAdminAccepted)
+	})
+
+	stale := watched()
+	p.own.patchStatus(t, watched, map[string]any{}, metav1.Condition{
+		Type: clusterv1.ManagedClusterConditionJoined, Status: metav1.ConditionTrue, Reason: "ManagedClusterJoined", Message: "Managed cluster joined",
+	})
+	framework.Eventually(t, "it sees that it has joined", func(context.Context) error {
+		return says(watched(), clusterv1.ManagedClusterConditionJoined, metav1.ConditionTrue, "")
+	})
+	version := map[string]any{"status": map[string]any{"version": map[string]any{"kubernetes": "v1.30.0"}}}
+	if err := patch(t.Context(), p.own.clusters(), stale, version, "status"); !apierrors.IsConflict(err) {
+		t.Errorf("a patch of an outdated status: %v", err)
+	}
+	other := watched()
+	other.SetUID("d9607e19-f88f-11e6-a518-42010a800195")
+	if err := patch(t.Context(), p.own.clusters(), other, version, "status"); !apierrors.IsInvalid(err) {
+		t.Errorf("a patch of the status of another of the same name: %v", err)
+	}
+
+	framework.Eventually(t, "nothing is placed on it before it is there", func(context.Context) error {
+		taints, _, _ := unstructured.NestedSlice(watched().Object, "spec", "taints")
+		if !slices.ContainsFunc(taints, func(taint any) bool {
+			t, _ := taint.(map[string]any)
+			return t["key"] == "cluster.open-cluster-management.io/unreachable" && t["effect"] == "NoSelect" && t["timeAdded"] != nil
+		}) {
+			return fmt.Errorf("its taints are %v", taints)
+		}
+		return nil
+	})
+	p.beats(t)
+	p.own.patchStatus(t, watched, map[string]any{
+		"version":       map[string]any{"kubernetes": "v1.34.1"},
+		"capacity":      map[string]any{"cpu": "8", "memory": "32Gi"},
+		"allocatable":   map[string]any{"cpu": "7", "memory": "30Gi"},
+		"clusterClaims": []any{map[string]any{"name": "id.k8s.io", "value": "b1d3"}},
+		// What newer agents write, and this API does not know.
+		"managedNamespaces": []any{map[string]any{"name": "shared", "clusterSet": "default"}},
+	}, metav1.Condition{
+		Type: clusterv1.ManagedClusterConditionAvailable, Status: metav1.ConditionTrue, Reason: "ManagedClusterAvailable", Message: "Managed cluster is available",
+	})
+	framework.Eventually(t, "the hub holds it to be there", func(context.Context) error {
+		object := watched()
+		if taints, _, _ := unstructured.NestedSlice(object.Object, "spec", "taints"); len(taints) > 0 {
+			return fmt.Errorf("its taints are %v", taints)
+		}
+		if kubernetes, _, _ := unstructured.NestedString(object.Object, "status", "version", "kubernetes"); kubernetes != "v1.34.1" {
+			return fmt.Errorf("its version is %q", kubernetes)
+		}
+		return errors.Join(
+			says(object, clusterv1.ManagedClusterConditionHubAccepted, metav1.ConditionTrue, clusterv1.ReasonHubClusterAdminAccepted),
+			says(object, clusterv1.ManagedClusterConditionClockSynced, metav1.ConditionTrue, "ManagedClusterClockSynced"))
+	})
+
+	p.describes(t, watched)
+	p.reports(t, watched())
+	p.finds(t)
+	p.worksOn(t, h)
+	return watched
+}
+
+// beats renews the lease, as the agent does, which expects that it has been renewed before.
+func (p *publicRegistration) beats(t *testing.T) {
+	t.Helper()
+	leases := p.own.kube.CoordinationV1().Leases(p.cluster)
+	lease := framework.Must(leases.Get(t.Context(), registration.LeaseName, metav1.GetOptions{}))(t)
+	if lease.Spec.RenewTime == nil {
+		t.Fatal("the lease has no renewTime, and agents read it without looking")
+	}
+	lease.Spec.RenewTime = now()
+	framework.Must(leases.Update(t.Context(), lease, metav1.UpdateOptions{}))(t)
+}
+
+// describes changes the labels and annotations of the ManagedCluster, and its URLs.
+func (p *publicRegistration) describes(t *testing.T, watched func() *unstructured.Unstructured) {
+	t.Helper()
+	framework.Eventually(t, "its labels are written", func(ctx context.Context) error {
+		return patch(ctx, p.own.clusters(), watched(), map[string]any{"metadata": map[string]any{
+			"labels": map[string]any{"feature.open-cluster-management.io/x": "y"}, "annotations": map[string]any{"agent.open-cluster-management.io/zone": "a"},
+		}})
+	})
+	framework.Eventually(t, "its URLs are written", func(ctx context.Context) error {
+		object := watched()
+		if object.GetLabels()["feature.open-cluster-management.io/x"] != "y" || object.GetAnnotations()["agent.open-cluster-management.io/zone"] != "a" {
+			return fmt.Errorf("it does not see its labels: %v", object.GetLabels())
+		}
+		return patch(ctx, p.own.clusters(), object, map[string]any{"spec": map[string]any{"leaseDurationSeconds": 61}})
+	})
+	framework.Eventually(t, "it is replaced", func(ctx context.Context) error {
+		object := watched()
+		object.SetAnnotations(map[string]string{"agent.open-cluster-management.io/zone": "b"})
+		_, err := p.own.clusters().Update(ctx, object, metav1.UpdateOptions{})
+		return err
+	})
+}
+
+// reports sends the events of the agents, old and new ones.
+func (p *publicRegistration) reports(t *testing.T, cluster *unstructured.Unstructured) {
+	t.Helper()
+	about := corev1.ObjectReference{
+		APIVersion: cluster.GetAPIVersion(), Kind: cluster.GetKind(), Name: p.cluster, Namespace: p.cluster, UID: cluster.GetUID(),
+	}
+	framework.Must(p.own.kube.EventsV1().Events(p.cluster).Create(t.Context(), &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{Name: p.cluster + ".available", Namespace: p.cluster},
+		EventTime:  *now(), ReportingController: "registration-agent", ReportingInstance: "registration-agent-x", Action: "Available",
+		Reason: "Available", Regarding: about, Note: "Its API server is available.", Type: corev1.EventTypeNormal,
+	}, metav1.CreateOptions{}))(t)
+	event := framework.Must(p.own.kube.CoreV1().Events(p.cluster).Create(t.Context(), &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Name: p.cluster + ".applied", Namespace: p.cluster}, InvolvedObject: about,
+		Reason: "ResourceApplied", Message: "applied", Type: corev1.EventTypeNormal, Count: 1,
+	}, metav1.CreateOptions{}))(t)
+	framework.Must(p.own.kube.CoreV1().Events(p.cluster).Patch(t.Context(), event.Name, types.StrategicMergePatchType, []byte(`{"count":2}`), metav1.PatchOptions{}))(t)
+}
+
+// finds looks for addons, which the hub has no API of.
+func (p *publicRegistration) finds(t *testing.T) {
+	t.Helper()
+	addons := schema.GroupVersionResource{Group: "addon.open-cluster-management.io", Version: "v1alpha1", Resource: "managedclusteraddons"}
+	if _, err := p.own.dynamic.Resource(addons).Namespace(p.cluster).List(t.Context(), metav1.ListOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("addons: %v", err)
+	}
+}
+
+// worksOn takes a ManifestWork through its life, as the public work agent does.
+func (p *publicRegistration) worksOn(t *testing.T, h *awsHub) {
+	t.Helper()
+	works := p.own.dynamic.Resource(publicWorks).Namespace(p.cluster)
+	work := &unstructured.Unstructured{}
+	if err := work.UnmarshalJSON(fmt.Appendf(nil, `{"apiVersion":"work.open-cluster-management.io/v1","kind":"ManifestWork","metadata":{"name":"one","namespace":%q},
+		"spec":{"workload":{"manifests":[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"one","namespace":"default"}}]}}}`, p.cluster)); err != nil {
+		t.Fatal(err)
+	}
+	admin := newPublicClient(t, h.Hub.AdminConfig())
+	framework.Must(admin.dynamic.Resource(publicWorks).Namespace(p.cluster).Create(t.Context(), work, metav1.CreateOptions{}))(t)
+	list := framework.Must(works.List(t.Context(), metav1.ListOptions{}))(t)
+	if len(list.Items) != 1 {
+		t.Fatalf("it finds %d works", len(list.Items))
+	}
+	framework.Must(works.Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}))(t).Stop()
+	err := patch(t.Context(), works, &list.Items[0], map[string]any{"metadata": map[string]any{"finalizers": []string{workv1.ManifestWorkFinalizer}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := framework.Must(works.Get(t.Context(), "one", metav1.GetOptions{}))(t)
+	if err := patch(t.Context(), works, held, map[string]any{"status": statusOfWork(held)}, "status"); err != nil {
+		t.Fatal(err)
+	}
+	if err := patch(t.Context(), works, held, map[string]any{"status": statusOfWork(held)}, "status"); !apierrors.IsConflict(err) {
+		t.Errorf("a patch of an outdated work: %v", err)
+	}
+	if err := admin.dynamic.Resource(publicWorks).Namespace(p.cluster).Delete(t.Context(), "one", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	deleted := framework.Must(works.Get(t.Context(), "one", metav1.GetOptions{}))(t)
+	if deleted.GetDeletionTimestamp() == nil {
+		t.Error("the work is not being deleted")
+	}
+	if err := patch(t.Context(), works, deleted, map[string]any{"metadata": map[string]any{"finalizers": nil}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := works.Get(t.Context(), "one", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the work that the agent has let go: %v", err)
+	}
+}
+
+func statusOfWork(work *unstructured.Unstructured) map[string]any {
+	return map[string]any{"conditions": []metav1.Condition{{
+		Type: workv1.WorkApplied, Status: metav1.ConditionTrue, Reason: workv1.ReasonAppliedManifestWorkComplete, Message: "Applied.",
+		ObservedGeneration: work.GetGeneration(), LastTransitionTime: metav1.Now(),
+	}}}
+}
+
+func (h *awsHub) publicRoles(t *testing.T) {
+	desired := h.desired("public-irsa", "public-eks")
+	p := newPublicRegistration(t, h.Hub, desired.ClusterName, bootstrapAccount(t, h.Hub))
+	watched := p.begin(t, map[string]string{registration.ARNAnnotation: desired.Managed.String(), registration.RoleSuffixAnnotation: desired.Identity.Hash()})
+	// The agent takes any word about its acceptance for the sign to go on.
+	if condition := meta.FindStatusCondition(conditionsOf(watched()), clusterv1.ManagedClusterConditionHubAccepted); condition != nil {
+		t.Errorf("before a decision, the hub says %+v", condition)
+	}
+	publicAccept(t, h.Hub, p.cluster)
+	framework.Eventually(t, "the agent sees that it is accepted", func(context.Context) error {
+		return says(watched(), clusterv1.ManagedClusterConditionHubAccepted, metav1.ConditionTrue, clusterv1.ReasonHubClusterAdminAccepted)
+	})
+	if err := h.inAWS(desired); err != nil {
+		t.Error(err)
+	}
+	// As whom EKS lets it in by its access entry, as checked above.
+	p.own = newPublicClient(t, framework.Must(h.Hub.UserConfig(desired.Username(), desired.Groups()...))(t))
+	watched = p.joins(t, h)
+	wide := framework.Must(h.Kubectl(t, "", "get", "mclr", p.cluster, "--output=wide"))(t)
+	for _, want := range []string{"DRIVER", "ACCESS", "IDENTITY", "ARN", "aws-irsa", desired.Managed.String()} {
+		if !strings.Contains(wide, want) {
+			t.Errorf("%s is not in\n%s", want, wide)
+		}
+	}
+	h.deleted(t, p.cluster, watched)
+	if h.inAWS(desired) == nil || len(h.aws.AccessEntries(h.arn.String())) > 0 {
+		t.Error("AWS has something of the cluster left")
+	}
+}

@@ -1,0 +1,141 @@
+package search
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
+
+	"open-cluster-management.io/hub-apiserver/test/framework"
+	"open-cluster-management.io/hub-apiserver/test/localhub"
+)
+
+// TestSearchFollowsGrants: what is granted or revoked on the hub shows in searches, and in
+// watches that run, about at once.
+func TestSearchFollowsGrants(t *testing.T) { onShared(t, searchFollowsGrants) }
+
+func searchFollowsGrants(t *testing.T, f *fleet) {
+	s := f.smallFleet(t)
+	c := s.searcher(t, framework.Unique("granted"))
+	query := "kind:Pod cluster:" + s.hidden.name
+	pods := []string{"pod.payments.web-1-a", "pod.payments.web-1-b", "pod.default.job-x", "pod.default.bare"}
+	finds(t, c.OCM, query)
+	watching := framework.Must(c.OCM.SearchV1alpha1().FleetResources(s.hidden.name).Watch(t.Context(), metav1.ListOptions{
+		FieldSelector: "kind=Pod", SendInitialEvents: ptr.To(true), AllowWatchBookmarks: true, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+	}))(t)
+	defer watching.Stop()
+	if event := nextOfAny(t, watching); event.Type != watch.Bookmark {
+		t.Fatalf("before anything is granted there is %s", event.Type)
+	}
+	for range 2 {
+		start := time.Now()
+		revoke := c.views(t, s.hidden.name)
+		finds(t, c.OCM, query, pods...)
+		inSearches := time.Since(start)
+		wantEvents(t, watching, watch.Added, pods...)
+		t.Logf("granted: searches show it after %v, the watch after %v", inSearches.Round(time.Millisecond), time.Since(start).Round(time.Millisecond))
+
+		start = time.Now()
+		revoke()
+		finds(t, c.OCM, query)
+		inSearches = time.Since(start)
+		wantEvents(t, watching, watch.Deleted, pods...)
+		t.Logf("revoked: searches show it after %v, the watch after %v", inSearches.Round(time.Millisecond), time.Since(start).Round(time.Millisecond))
+	}
+}
+
+// TestSearchFollowsRolesOfTheHub: the same on the hub, for each object that a grant is made of.
+func TestSearchFollowsRolesOfTheHub(t *testing.T) { onShared(t, searchFollowsRolesOfTheHub) }
+
+func searchFollowsRolesOfTheHub(t *testing.T, f *fleet) {
+	one, _, _ := f.hubResources(t)
+	c := f.searcher(t, framework.Unique("followed"))
+	query := "kind:Pod marked:" + one + " namespace:" + one
+	both := []string{uidOf("Pod", one, "p1"), uidOf("Pod", one, "p2")}
+	roles, ctx := f.HubClient.RbacV1().Roles(one), t.Context()
+	watching := framework.Must(c.OCM.SearchV1alpha1().FleetResources(localhub.HubClusterName).Watch(ctx, metav1.ListOptions{FieldSelector: "kind=Pod,marked=" + one + ",namespace=" + one}))(t)
+	defer watching.Stop()
+	known := sets.New[string]()
+	takes := func(what string, change func() error, want ...string) {
+		t.Helper()
+		start := time.Now()
+		if err := change(); err != nil {
+			t.Fatal(err)
+		}
+		finds(t, c.OCM, query, want...)
+		inSearches := time.Since(start)
+		now := sets.New(want...)
+		wantEvents(t, watching, watch.Deleted, sets.List(known.Difference(now))...)
+		wantEvents(t, watching, watch.Added, sets.List(now.Difference(known))...)
+		known = now
+		t.Logf("%s: searches show it after %v, the watch after %v", what, inSearches.Round(time.Millisecond), time.Since(start).Round(time.Millisecond))
+	}
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "lister"}, Rules: []rbacv1.PolicyRule{listing("", []string{"pods"})}}
+	takes("a binding without a role", func() error {
+		c.Bind(t, one, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name})
+		return nil
+	})
+	takes("its role", func() error {
+		_, err := roles.Create(ctx, role, metav1.CreateOptions{})
+		return err
+	}, both...)
+	takes("a narrower rule", func() error {
+		role.Rules = []rbacv1.PolicyRule{listing("", []string{"pods"}, "p1")}
+		_, err := roles.Update(ctx, role, metav1.UpdateOptions{})
+		return err
+	}, both[0])
+	takes("no role", func() error { return roles.Delete(ctx, role.Name, metav1.DeleteOptions{}) })
+
+	// A role that the hub puts together of others.
+	label := framework.Unique("part")
+	whole := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: framework.Unique("whole")}, AggregationRule: &rbacv1.AggregationRule{
+		ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{label: "true"}}},
+	}}
+	framework.CreateClusterRole(t, f.HubClient, whole)
+	c.Bind(t, one, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: whole.Name})
+	part := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: framework.Unique("part"), Labels: map[string]string{label: "true"}}, Rules: []rbacv1.PolicyRule{listing("*", []string{"pods"})}}
+	takes("a part of an aggregated role", func() error {
+		framework.CreateClusterRole(t, f.HubClient, part)
+		return nil
+	}, both...)
+}
+
+// TestSearchFollowsNewClusters: who may view all clusters finds a new one as soon as it reports.
+func TestSearchFollowsNewClusters(t *testing.T) { onShared(t, searchFollowsNewClusters) }
+
+func searchFollowsNewClusters(t *testing.T, f *fleet) {
+	c := f.searcher(t, framework.Unique("all-clusters"))
+	c.bindEverywhere(t, viewRole)
+	r := f.reporter(t)
+	resources, edges := r.shop()
+	r.has(t, resources, edges...)
+	start := time.Now()
+	finds(t, c.OCM, "kind:Deployment cluster:"+r.name, "deployment.payments.web")
+	t.Logf("found after %v", time.Since(start).Round(time.Millisecond))
+
+	if err := f.OCM.ClusterV1().ManagedClusters().Delete(t.Context(), r.name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	start = time.Now()
+	finds(t, f.OCM, "cluster:"+r.name)
+	t.Logf("of a cluster that is deleted nothing is found after %v", time.Since(start).Round(time.Millisecond))
+	framework.Eventually(t, "its inventory is gone", func(ctx context.Context) error {
+		list, err := f.OCM.SearchV1alpha1().Inventories(r.name).List(ctx, metav1.ListOptions{})
+		if err == nil && len(list.Items) > 0 {
+			err = fmt.Errorf("it is %+v", list.Items[0].Status)
+		}
+		return err
+	})
+	if _, err := postReport(t.Context(), r.agent.OCM, syncPath(r.name), true, map[string]any{}); err == nil {
+		t.Error("a cluster that is deleted reports")
+	}
+	if err := localhub.JoinCluster(t.Context(), f.Hub, r.name); err != nil {
+		t.Fatal(err)
+	}
+}

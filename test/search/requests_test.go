@@ -1,0 +1,319 @@
+package search
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/gorilla/websocket"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/test/framework"
+	"open-cluster-management.io/hub-apiserver/test/localhub"
+)
+
+const (
+	allWorksPath = "/apis/work.open-cluster-management.io/v1/"
+	// watchesOfACaller is the default of --max-watches-per-caller.
+	watchesOfACaller = 300
+)
+
+// openStream sends a GET that is answered with a stream. Unlike clients of client-go, it does not try again.
+func openStream(ctx context.Context, config *rest.Config, path string) (*http.Response, error) {
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	return client.Do(request)
+}
+
+// TestWatchesOfACallerAreLimited has one caller open as many watches through the hub as it may.
+func TestWatchesOfACallerAreLimited(t *testing.T) { onShared(t, watchesOfACallerAreLimited) }
+
+func watchesOfACallerAreLimited(t *testing.T, f *fleet) {
+	watching := rbacv1.PolicyRule{APIGroups: []string{"work.open-cluster-management.io"}, Resources: []string{"manifestworks"}, Verbs: []string{"list", "watch"}}
+	greedy, other := newCaller(t, f.Hub, framework.Unique("greedy")), newCaller(t, f.Hub, framework.Unique("other"))
+	for _, c := range []*caller{greedy, other} {
+		defer c.May(t, framework.Cluster1, watching)()
+	}
+	path := allWorksPath + "namespaces/" + framework.Cluster1 + "/manifestworks?watch=true&timeoutSeconds=300"
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	var last *http.Response
+	var first context.CancelFunc
+	for i := range watchesOfACaller + 1 {
+		each, cancel := context.WithCancel(ctx)
+		defer cancel()
+		if i == 0 {
+			first = cancel
+		}
+		var err error
+		if last, err = openStream(each, greedy.Config, path); err != nil {
+			t.Fatalf("watch %d: %v", i, err)
+		}
+		defer last.Body.Close()
+		if i < watchesOfACaller && last.StatusCode != http.StatusOK {
+			t.Fatalf("watch %d has status %d", i, last.StatusCode)
+		}
+	}
+	body, err := io.ReadAll(last.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last.StatusCode != http.StatusTooManyRequests || last.Header.Get("Retry-After") == "" || !strings.Contains(string(body), "--max-watches-per-caller") {
+		t.Errorf("the watch over the limit has status %d, Retry-After %q and %s, want 429 that names the flag", last.StatusCode, last.Header.Get("Retry-After"), body)
+	}
+	opens := func(c *caller) error {
+		response, err := openStream(ctx, c.Config, path)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("status %d", response.StatusCode)
+		}
+		return nil
+	}
+	if err := opens(other); err != nil {
+		t.Errorf("a watch of another caller: %v", err)
+	}
+	if _, err := greedy.OCM.WorkV1().ManifestWorks(framework.Cluster1).List(ctx, metav1.ListOptions{}); err != nil {
+		t.Errorf("a list of the caller with too many watches: %v", err)
+	}
+	first()
+	framework.Eventually(t, "a watch can be opened in place of one that has ended", func(context.Context) error { return opens(greedy) })
+}
+
+// TestSelectorsAreLimited sends selectors that are expensive to parse and to compare, to stored and to virtual resources.
+func TestSelectorsAreLimited(t *testing.T) { onShared(t, selectorsAreLimited) }
+
+func selectorsAreLimited(t *testing.T, f *fleet) {
+	config := framework.Must(f.Server.UserConfig("admin", "system:masters"))(t)
+	values := "a+in+(" + strings.Repeat("v,", 100_000) + "v)"
+	for _, resource := range []string{allWorksPath + "manifestworks", "/apis/cluster.open-cluster-management.io/v1/managedclusters", "/apis/" + searchv1alpha1.GroupName + "/v1alpha1/fleetresources", "/apis/rbac.open-cluster-management.io/v1alpha1/clusterpermissions"} {
+		for _, query := range []string{
+			"labelSelector=" + values, "labelSelector=" + strings.Repeat("!a,", 10_000) + "b", "fieldSelector=" + strings.Repeat("metadata.name=b,", 5_000) + "metadata.name=b",
+			"continue=" + strings.Repeat("a", 500_000), "watch=true&labelSelector=" + values,
+		} {
+			response := framework.Must(openStream(t.Context(), config, resource+"?"+query))(t)
+			if response.StatusCode != http.StatusBadRequest {
+				t.Errorf("%s?%.30s: status %d, want 400", resource, query, response.StatusCode)
+			}
+			_ = response.Body.Close()
+		}
+		response := framework.Must(openStream(t.Context(), config, resource+"?limit=1&labelSelector=a+in+("+strings.Repeat("v,", 999)+"v)"))(t)
+		if response.StatusCode != http.StatusOK {
+			t.Errorf("%s with a selector of 1000 values: status %d, want 200", resource, response.StatusCode)
+		}
+		_ = response.Body.Close()
+	}
+}
+
+// stream is an open connection of an agent.
+type stream struct {
+	what string
+	// read returns an error when the stream has ended.
+	read func() error
+	stop func()
+}
+
+// openings returns the ways in which an agent can open a stream.
+func openings(cluster string, hub, direct *rest.Config) map[string]func(ctx context.Context) (*stream, error) {
+	out := map[string]func(ctx context.Context) (*stream, error){}
+	for where, config := range map[string]*rest.Config{"through the hub": hub, "directly": direct} {
+		for what, path := range map[string]string{
+			"a watch":                           allWorksPath + "namespaces/%s/manifestworks?watch=true",
+			"a watch with the deprecated path":  allWorksPath + "watch/namespaces/%s/manifestworks",
+			"a watch with initial events":       allWorksPath + "namespaces/%s/manifestworks?watch=true&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan",
+			"a watch from resource version 0":   allWorksPath + "namespaces/%s/manifestworks?watch=true&resourceVersion=0&timeoutSeconds=3600",
+			"a watch of ManagedServiceAccounts": "/apis/authentication.open-cluster-management.io/v1beta1/namespaces/%s/managedserviceaccounts?watch=1",
+			"a watch of FleetResources":         "/apis/" + searchv1alpha1.GroupName + "/v1alpha1/namespaces/%s/fleetresources?watch=true",
+		} {
+			path = fmt.Sprintf(path, cluster)
+			out[what+" "+where] = func(ctx context.Context) (*stream, error) { return chunked(ctx, config, path) }
+			if what == "a watch" {
+				old := rest.CopyConfig(config)
+				old.NextProtos = []string{"http/1.1"}
+				out["a watch by HTTP/1.1 "+where] = func(ctx context.Context) (*stream, error) { return chunked(ctx, old, path) }
+				out["a watch by WebSocket "+where] = func(ctx context.Context) (*stream, error) { return upgraded(ctx, config, path, "") }
+			}
+		}
+		for _, protocol := range []string{"graphql-transport-ws", "graphql-ws"} {
+			out[protocol+" "+where] = func(ctx context.Context) (*stream, error) { return upgraded(ctx, config, graphqlPath, protocol) }
+		}
+	}
+	return out
+}
+
+func chunked(ctx context.Context, config *rest.Config, path string) (*stream, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	response, err := openStream(ctx, config, path)
+	if err == nil && response.StatusCode != http.StatusOK {
+		_ = response.Body.Close()
+		err = fmt.Errorf("status %d", response.StatusCode)
+	}
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	lines := bufio.NewReader(response.Body)
+	return &stream{read: func() error {
+		_, err := lines.ReadBytes('\n')
+		return err
+	}, stop: func() {
+		cancel()
+		_ = response.Body.Close()
+	}}, nil
+}
+
+// upgraded opens a WebSocket. With a protocol of GraphQL it subscribes to a search.
+func upgraded(ctx context.Context, config *rest.Config, path, protocol string) (*stream, error) {
+	secured, err := rest.TLSConfigFor(config)
+	if err != nil {
+		return nil, err
+	}
+	secured.NextProtos = []string{"http/1.1"}
+	dialer := websocket.Dialer{TLSClientConfig: secured, HandshakeTimeout: framework.Patience}
+	header := http.Header{}
+	if protocol != "" {
+		dialer.Subprotocols = []string{protocol}
+	} else {
+		header.Set("Origin", config.Host)
+	}
+	connection, response, err := dialer.DialContext(ctx, strings.Replace(config.Host, "https://", "wss://", 1)+path, header)
+	if err != nil {
+		if response != nil {
+			err = fmt.Errorf("status %d: %w", response.StatusCode, err)
+		}
+		return nil, err
+	}
+	if protocol != "" {
+		begin := map[string]string{"graphql-transport-ws": "subscribe", "graphql-ws": "start"}[protocol]
+		payload := map[string]any{"query": `subscription { watch(input: {keywords: ["a"]}) { uid } }`}
+		var answer struct{ Type string }
+		err := connection.WriteJSON(map[string]string{"type": "connection_init"})
+		for err == nil && answer.Type != "connection_ack" {
+			err = connection.ReadJSON(&answer)
+		}
+		if err == nil {
+			err = connection.WriteJSON(map[string]any{"id": "1", "type": begin, "payload": payload})
+		}
+		if err != nil {
+			return nil, errors.Join(err, connection.Close())
+		}
+	}
+	return &stream{read: func() error {
+		_, _, err := connection.ReadMessage()
+		return err
+	}, stop: func() { _ = connection.Close() }}, nil
+}
+
+// TestDeniedAgentsKeepNoStream opens streams of every kind before and during the denial of a cluster. All of
+// them end, and the agent cannot open new ones.
+func TestDeniedAgentsKeepNoStream(t *testing.T) { onShared(t, deniedAgentsKeepNoStream) }
+
+func deniedAgentsKeepNoStream(t *testing.T, f *fleet) {
+	r := f.reporter(t)
+	// The denial does not revoke this permission to search.
+	r.agent.maySearch(t)
+	direct := framework.Must(f.Server.UserConfig(localhub.AgentUser(r.name), localhub.AgentGroup(r.name)))(t)
+	all := openings(r.name, r.agent.Config, direct)
+	var mu sync.Mutex
+	open := map[*stream]bool{}
+	var opened, refused atomic.Int64
+	var following sync.WaitGroup
+	follow := func(what string, s *stream) {
+		s.what = what
+		mu.Lock()
+		open[s] = true
+		mu.Unlock()
+		opened.Add(1)
+		following.Go(func() {
+			for s.read() == nil {
+				continue
+			}
+			s.stop()
+			mu.Lock()
+			delete(open, s)
+			mu.Unlock()
+		})
+	}
+	for what, begin := range all {
+		framework.Eventually(t, what+" can be opened", func(context.Context) error {
+			s, err := begin(t.Context())
+			if err == nil {
+				follow(what, s)
+			}
+			return err
+		})
+	}
+	first := opened.Load()
+	mu.Lock()
+	if len(open) != len(all) {
+		t.Errorf("%d of %d streams are open before the denial", len(open), len(all))
+	}
+	mu.Unlock()
+	// Some of these streams are authorized before the denial and begin after it.
+	opening, stopOpening := context.WithCancel(t.Context())
+	defer stopOpening()
+	var openers sync.WaitGroup
+	for what, begin := range all {
+		openers.Go(func() {
+			for opening.Err() == nil {
+				if s, err := begin(t.Context()); err == nil {
+					follow(what+", during the denial", s)
+				} else {
+					refused.Add(1)
+				}
+			}
+		})
+	}
+	framework.Eventually(t, "more streams are opened", func(context.Context) error {
+		if more := opened.Load() - first; more < int64(len(all)) {
+			return fmt.Errorf("%d are opened", more)
+		}
+		return nil
+	})
+	if _, err := f.OCM.ClusterV1().ManagedClusters().Patch(t.Context(), r.name, types.MergePatchType, []byte(`{"spec":{"hubAcceptsClient":false}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for what, begin := range all {
+		if s, err := begin(t.Context()); err == nil {
+			s.stop()
+			t.Errorf("%s can be opened by the agent of a denied cluster", what)
+		}
+	}
+	stopOpening()
+	openers.Wait()
+	framework.Eventually(t, "all streams have ended", func(context.Context) error {
+		mu.Lock()
+		defer mu.Unlock()
+		var left []string
+		for s := range open {
+			left = append(left, s.what)
+		}
+		slices.Sort(left)
+		if len(left) > 0 {
+			return errors.New(strings.Join(slices.Compact(left), "; "))
+		}
+		return nil
+	})
+	following.Wait()
+	t.Logf("%d streams were opened and ended, %d refused", opened.Load(), refused.Load())
+}

@@ -1,0 +1,301 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/client-go/rest"
+
+	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions"
+	"open-cluster-management.io/hub-apiserver/test/framework"
+	"open-cluster-management.io/hub-apiserver/test/localhub"
+)
+
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: ["RequestReceived"]
+rules:
+- level: Metadata
+  verbs: ["create"]
+  resources:
+  - group: rbac.open-cluster-management.io
+`
+
+// serverUnderTest is an apiserver with a hub and no managed clusters that run;
+// cluster1 has joined, but no agent works for it.
+type serverUnderTest struct {
+	*fleet
+	// direct talks to the apiserver itself, past the hub.
+	direct *versioned.Clientset
+	config *rest.Config
+	dir    string
+}
+
+// TestServer goes through what the operator of an apiserver does to it.
+func TestServer(t *testing.T) {
+	t.Parallel()
+	f := ownFleet(t, localhub.FleetOptions{ServerAuditPolicy: auditPolicy, APIServerArgs: []string{"--shutdown-delay-duration=2s"}})
+	if err := localhub.JoinCluster(t.Context(), f.Hub, framework.Cluster1); err != nil {
+		t.Fatal(err)
+	}
+	config := framework.Must(f.Server.UserConfig("admin", "system:masters"))(t)
+	s := &serverUnderTest{fleet: f, direct: framework.OCMClient(t, config, nil), config: config, dir: framework.OwnDir(t)}
+
+	t.Run("audit log names who created", s.audits)
+	t.Run("data and watches outlast a kill", s.outlastsKill)
+	t.Run("hub outage", s.outlastsHub)
+	t.Run("a second server with other data is refused", s.refusesSecond)
+	t.Run("a renewed certificate is served", s.renewsCertificate)
+	t.Run("work survives the lack of a write", s.deliversLater)
+	t.Run("graceful stop", s.stopsGracefully)
+}
+
+func (s *serverUnderTest) audits(t *testing.T) {
+	config := s.Hub.AdminConfig()
+	config.Impersonate = rest.ImpersonationConfig{UserName: "carla", Groups: []string{"system:masters"}}
+	framework.CreatePermission(t, framework.OCMClient(t, config, nil), framework.Permission("audited"))
+	framework.Eventually(t, "the audit log has the request", func(context.Context) error {
+		events, _, err := localhub.ReadAudit(s.Server.AuditLog(), 0)
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(events, func(event auditv1.Event) bool {
+			return event.Verb == "create" && event.User.Username == "carla" && event.ObjectRef.Resource == "clusterpermissions" && event.ObjectRef.Name == "audited"
+		}) {
+			return fmt.Errorf("it says: %+v", events)
+		}
+		return nil
+	})
+}
+
+func (s *serverUnderTest) outlastsKill(t *testing.T) {
+	before := framework.CreatePermission(t, s.OCM, framework.Permission("kept"))
+	// A watch that was open goes on, as those of kubectl get -w and of every controller do.
+	factory := externalversions.NewSharedInformerFactory(s.OCM, 0)
+	seen := factory.Rbac().V1alpha1().ClusterPermissions().Lister().ClusterPermissions(framework.Cluster1)
+	factory.StartWithContext(t.Context())
+	factory.WaitForCacheSync(t.Context().Done())
+	if err := s.Server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	framework.Eventually(t, "the object is served again", func(ctx context.Context) error {
+		after, err := s.GetPermission(ctx, "kept")
+		if err == nil && after.UID != before.UID {
+			return errors.New("it is another one")
+		}
+		return err
+	})
+	framework.CreatePermission(t, s.OCM, framework.Permission("after-restart"))
+	framework.Eventually(t, "the watch goes on", func(context.Context) error {
+		_, err := seen.Get("after-restart")
+		return err
+	})
+	if _, err := seen.Get("kept"); err != nil {
+		t.Error(err)
+	}
+}
+
+func (s *serverUnderTest) outlastsHub(t *testing.T) {
+	pid := s.Server.PID()
+	if err := s.Hub.APIServer.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	// Whom the hub has authenticated by certificate, and who may do everything, needs the hub for nothing here.
+	if _, err := s.direct.RbacV1alpha1().ClusterPermissions(framework.Cluster1).List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Errorf("reading without the hub: %v", err)
+	}
+	if err := s.Hub.APIServer.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	framework.Eventually(t, "ClusterPermissions can be created through the hub", func(ctx context.Context) error {
+		_, err := s.OCM.RbacV1alpha1().ClusterPermissions(framework.Cluster1).Create(ctx, framework.Permission("after-outage"), metav1.CreateOptions{})
+		return err
+	})
+	framework.DeletePermissionLater(t, s.OCM, framework.Cluster1, "after-outage")
+	s.reported(t, "after-outage", metav1.ConditionTrue)
+	if !s.Server.Running() || s.Server.PID() != pid {
+		t.Error("the apiserver has not kept running")
+	}
+}
+
+// reported waits until the controllers report whether there is a work.
+func (s *serverUnderTest) reported(t *testing.T, name string, want metav1.ConditionStatus) {
+	t.Helper()
+	framework.Eventually(t, "the work of "+name+" is reported "+string(want), func(ctx context.Context) error {
+		cp, err := s.GetPermission(ctx, name)
+		if err != nil {
+			return err
+		}
+		return framework.HasCondition(cp, rbacv1alpha1.ConditionRBACManifestWorkCreated, want)
+	})
+}
+
+func (s *serverUnderTest) refusesSecond(t *testing.T) {
+	second, err := localhub.NewAPIServer(localhub.APIServerOptions{Hub: s.Hub, Name: "second", Dir: filepath.Join(s.dir, "second")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	framework.StopLater(t, second.Stop)
+	if err := second.Start(t.Context()); err == nil {
+		t.Fatal("a second server with data of its own serves the same hub")
+	} else if !strings.Contains(err.Error(), "--etcd-servers") || !strings.Contains(err.Error(), "embedded etcd") {
+		t.Errorf("it does not say why it does not start: %v", err)
+	}
+	if _, err := s.GetPermission(t.Context(), "kept"); err == nil {
+		return
+	}
+	framework.CreatePermission(t, s.OCM, framework.Permission("still-first"))
+}
+
+func (s *serverUnderTest) renewsCertificate(t *testing.T) {
+	before := s.servingCertificate(t)
+	// Another server of the same authority in another directory gets a certificate of its own.
+	other, err := localhub.NewAPIServer(localhub.APIServerOptions{
+		Hub: s.Hub, Name: "other", Dir: filepath.Join(s.dir, "other"), PKIDir: filepath.Join(s.dir, "apiserver", "pki"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, flag := range []string{"--tls-private-key-file=", "--tls-cert-file="} {
+		content := framework.Must(os.ReadFile(framework.Argument(t, other.Args, flag)))(t)
+		target := framework.Argument(t, s.Server.Args, flag)
+		if err := os.WriteFile(target+".new", content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(target+".new", target); err != nil {
+			t.Fatal(err)
+		}
+	}
+	framework.Eventually(t, "the new certificate is served", func(context.Context) error {
+		if s.servingCertificate(t).Equal(before) {
+			return errors.New("it is still the old one")
+		}
+		return nil
+	})
+	if _, err := s.GetPermission(t.Context(), "nothing"); framework.IsGone(err) != nil {
+		t.Errorf("through the hub: %v", err)
+	}
+}
+
+func (s *serverUnderTest) servingCertificate(t *testing.T) *x509.Certificate {
+	t.Helper()
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(s.config.CAData)
+	connection, err := tls.Dial("tcp", "127.0.0.1:"+strconv.Itoa(s.Server.Port), &tls.Config{RootCAs: roots, ServerName: "localhost"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = connection.Close() }()
+	return connection.ConnectionState().PeerCertificates[0]
+}
+
+// A ClusterPermission whose work cannot be written is stored, says so, and is
+// delivered as soon as the work can be written: the same as after a crash
+// between the two writes.
+func (s *serverUnderTest) deliversLater(t *testing.T) {
+	const name = "delivered-later"
+	forbidWorks(t, s.HubClient)
+	framework.Eventually(t, "the hub's policy holds", func(ctx context.Context) error {
+		_, err := s.direct.WorkV1().ManifestWorks(framework.Cluster1).Create(ctx, framework.ConfigMapWork("probe"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil || !strings.Contains(err.Error(), worksForbidden) {
+			return fmt.Errorf("got %w", err)
+		}
+		return nil
+	})
+	cp := framework.CreatePermission(t, s.OCM, framework.Permission(name))
+	s.reported(t, name, metav1.ConditionFalse)
+	if works := framework.Must(framework.WorksOf(t.Context(), s.OCM, name))(t); len(works) > 0 {
+		t.Fatalf("the work %s was written nevertheless", works[0].Name)
+	}
+	allowWorks(t, s.HubClient)
+	s.reported(t, name, metav1.ConditionTrue)
+	if _, err := s.GetWork(t.Context(), cp); err != nil {
+		t.Error(err)
+	}
+}
+
+// A server that is asked to stop first answers what is under way, ends watches,
+// and exits with success.
+func (s *serverUnderTest) stopsGracefully(t *testing.T) {
+	watcher, err := s.direct.RbacV1alpha1().ClusterPermissions(framework.Cluster1).Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watcher.Stop()
+	client := framework.Must(rest.HTTPClientFor(s.config))(t)
+
+	// A request that is under way for as long as its body is not complete.
+	body, unfinished := io.Pipe()
+	request := framework.Must(http.NewRequestWithContext(t.Context(), http.MethodPost,
+		s.config.Host+"/apis/rbac.open-cluster-management.io/v1alpha1/namespaces/"+framework.Cluster1+"/clusterpermissions", body))(t)
+	request.Header.Set("Content-Type", "application/json")
+	answered := make(chan error, 1)
+	go func() {
+		response, err := client.Do(request)
+		if err == nil {
+			defer func() { _ = response.Body.Close() }()
+			if response.StatusCode != http.StatusCreated {
+				content, _ := io.ReadAll(response.Body)
+				err = fmt.Errorf("%s: %s", response.Status, content)
+			}
+		}
+		answered <- err
+	}()
+	cp := framework.Permission("under-way")
+	cp.TypeMeta = metav1.TypeMeta{APIVersion: rbacv1alpha1.SchemeGroupVersion.String(), Kind: "ClusterPermission"}
+	content := framework.Must(json.Marshal(cp))(t)
+	if _, err := unfinished.Write(content[:len(content)/2]); err != nil {
+		t.Fatal(err)
+	}
+
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.Server.Stop(context.WithoutCancel(t.Context())) }()
+	framework.Eventually(t, "the server is no longer ready", func(ctx context.Context) error {
+		if s.Server.Ready(ctx) == nil {
+			return errors.New("it is ready")
+		}
+		return nil
+	})
+	// Nobody may have noticed yet: it still answers.
+	if _, err := s.direct.RbacV1alpha1().ClusterPermissions(framework.Cluster1).List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Errorf("a request right after SIGTERM: %v", err)
+	}
+	if _, err := unfinished.Write(content[len(content)/2:]); err != nil {
+		t.Fatal(err)
+	}
+	if err := unfinished.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-answered; err != nil {
+		t.Errorf("the request under way: %v", err)
+	}
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+	if reason := s.Server.Failure().Error(); !strings.Contains(reason, "exit status 0") {
+		t.Errorf("it did not exit with success: %s", reason)
+	}
+	if err := s.Server.Process.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	framework.Eventually(t, "what was under way is stored", func(ctx context.Context) error {
+		_, err := s.GetPermission(ctx, "under-way")
+		return err
+	})
+}

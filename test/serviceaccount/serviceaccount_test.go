@@ -1,0 +1,417 @@
+package serviceaccount
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
+	"open-cluster-management.io/hub-apiserver/test/framework"
+)
+
+const accessRole = "open-cluster-management:managedcluster:serviceaccount-secrets"
+
+func TestManagedServiceAccountReportsAToken(t *testing.T) {
+	f := shared(t)
+	const name = "whole-life-account"
+	asked := framework.NewAccount(framework.Cluster1, name)
+	asked.Spec.Rotation.Validity = "24h"
+	asked.Spec.Audiences = []string{"https://kubernetes.default.svc.cluster.local", "vault"}
+	framework.CreateAccount(t, f.OCM, asked)
+	account, secret := f.AccountReported(t, framework.Cluster1, name)
+
+	owner := metav1.OwnerReference{APIVersion: authenticationv1beta1.SchemeGroupVersion.String(), Kind: "ManagedServiceAccount", Name: name, UID: account.UID}
+	if len(secret.OwnerReferences) != 1 || secret.OwnerReferences[0] != owner {
+		t.Errorf("the Secret is owned by %v", secret.OwnerReferences)
+	}
+	if secret.Type != "Opaque" || secret.Labels[authenticationv1beta1.ManagedServiceAccountLabel] != "true" || len(secret.Data) != 2 {
+		t.Errorf("the Secret is of type %s with labels %v and %d keys", secret.Type, secret.Labels, len(secret.Data))
+	}
+	if ref := account.Status.ServiceAccountRef; ref == nil || ref.Namespace != framework.AccountsNamespace || ref.Name != name || ref.UID == "" {
+		t.Errorf("the ServiceAccount is reported as %v", ref)
+	}
+	if ref := account.Status.TokenSecretRef; ref == nil || ref.Name != name || time.Since(ref.LastRefreshTimestamp.Time) > time.Hour {
+		t.Errorf("the Secret is reported as %v", ref)
+	}
+	f.AccountSays(t, framework.Cluster1, name, authenticationv1beta1.ConditionSecretCreated, metav1.ConditionTrue, authenticationv1beta1.ReasonSecretCreated)
+	f.AccountSays(t, framework.Cluster1, name, authenticationv1beta1.ConditionAllServiceAccountPresent, metav1.ConditionTrue, authenticationv1beta1.ReasonServiceAccountPresent)
+
+	if err := f.OCM.AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	framework.Eventually(t, "ServiceAccount and Secret are gone", func(ctx context.Context) error {
+		_, onCluster := f.ManagedClient.CoreV1().ServiceAccounts(framework.AccountsNamespace).Get(ctx, name, metav1.GetOptions{})
+		_, onHub := f.HubClient.CoreV1().Secrets(framework.Cluster1).Get(ctx, name, metav1.GetOptions{})
+		return framework.Gone(onCluster, onHub)
+	})
+}
+
+// Weakness 3: whatever happens to the Secret, it has a token again that the
+// cluster accepts, and foreign marks on it stay.
+func TestSecretIsMended(t *testing.T) {
+	f := shared(t)
+	const name = "mended"
+	framework.CreateAccount(t, f.OCM, framework.NewAccount(framework.Cluster1, name))
+	secrets := f.HubClient.CoreV1().Secrets(framework.Cluster1)
+	for what, harm := range map[string]func(ctx context.Context) error{
+		"deleted": func(ctx context.Context) error { return secrets.Delete(ctx, name, metav1.DeleteOptions{}) },
+		"malformed": func(ctx context.Context) error {
+			_, err := secrets.Patch(ctx, name, types.MergePatchType, []byte(`{"data":{"token":"bm90IGEgdG9rZW4="}}`), metav1.PatchOptions{})
+			return err
+		},
+		"its authority replaced": func(ctx context.Context) error {
+			_, err := secrets.Patch(ctx, name, types.MergePatchType, []byte(`{"data":{"ca.crt":"bm90IGEgY2VydGlmaWNhdGU="}}`), metav1.PatchOptions{})
+			return err
+		},
+		"its token taken out": func(ctx context.Context) error {
+			_, err := secrets.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"labels":{"team":"blue"}},"data":{"token":null}}`), metav1.PatchOptions{})
+			return err
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			_, before := f.AccountReported(t, framework.Cluster1, name)
+			if err := harm(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			framework.Eventually(t, "the cluster accepts what is in it", func(ctx context.Context) error {
+				secret, err := secrets.Get(ctx, name, metav1.GetOptions{})
+				if err != nil {
+					return err
+				}
+				if secret.ResourceVersion == before.ResourceVersion {
+					return errors.New("nothing has happened yet")
+				}
+				if team := secret.Labels["team"]; team == "" && before.Labels["team"] != "" {
+					if secret.UID == before.UID {
+						return errors.New("a foreign label was taken off")
+					}
+				}
+				return framework.AcceptsToken(ctx, f.Members[0].Cluster, secret)
+			})
+		})
+	}
+}
+
+// A Secret that was relabelled is the account's again as long as it says whose it
+// is. One that does not, or that somebody else put there, is in the way, and the
+// account says so, once, until it is gone.
+func TestSecretThatIsNoLongerTheAccounts(t *testing.T) {
+	f := shared(t)
+	secrets := f.HubClient.CoreV1().Secrets(framework.Cluster1)
+	patch := func(name, patch string) error {
+		_, err := secrets.Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		return err
+	}
+	t.Run("without its label", func(t *testing.T) {
+		const name = "unlabelled"
+		framework.CreateAccount(t, f.OCM, framework.NewAccount(framework.Cluster1, name))
+		f.AccountReported(t, framework.Cluster1, name)
+		if err := patch(name, `{"metadata":{"labels":null}}`); err != nil {
+			t.Fatal(err)
+		}
+		framework.Eventually(t, "the label is back", func(ctx context.Context) error {
+			secret, err := secrets.Get(ctx, name, metav1.GetOptions{})
+			if err == nil && secret.Labels[authenticationv1beta1.ManagedServiceAccountLabel] != "true" {
+				err = fmt.Errorf("its labels are %v", secret.Labels)
+			}
+			return err
+		})
+		f.settles(t, name, authenticationv1beta1.ReasonTokenReported)
+	})
+	for what, harm := range map[string]func(name string) error{
+		"without its owner": func(name string) error { return patch(name, `{"metadata":{"ownerReferences":null}}`) },
+		"another one in its place": func(name string) error {
+			if err := secrets.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+				return err
+			}
+			_, err := secrets.Create(t.Context(), framework.NewSecret(name), metav1.CreateOptions{})
+			return err
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			name := strings.ReplaceAll(what, " ", "-")
+			framework.CreateAccount(t, f.OCM, framework.NewAccount(framework.Cluster1, name))
+			f.AccountReported(t, framework.Cluster1, name)
+			if err := harm(name); err != nil {
+				t.Fatal(err)
+			}
+			foreign := framework.Must(secrets.Get(t.Context(), name, metav1.GetOptions{}))(t)
+			f.settles(t, name, authenticationv1beta1.ReasonSecretConflict)
+			if got := framework.Must(secrets.Get(t.Context(), name, metav1.GetOptions{}))(t); got.ResourceVersion != foreign.ResourceVersion {
+				t.Error("the Secret was written to")
+			}
+			if err := secrets.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			f.settles(t, name, authenticationv1beta1.ReasonTokenReported)
+		})
+	}
+}
+
+// settles waits until TokenReported of an account of cluster1 has a reason, and
+// then that nobody writes the account for a while.
+func (f *fleet) settles(t *testing.T, name, reason string) {
+	t.Helper()
+	framework.Eventually(t, "TokenReported of "+name+" stays "+reason, func(ctx context.Context) error {
+		before, err := f.GetAccount(ctx, framework.Cluster1, name)
+		if err != nil {
+			return err
+		}
+		reported := meta.FindStatusCondition(before.Status.Conditions, authenticationv1beta1.ConditionTokenReported)
+		if reported == nil || reported.Reason != reason {
+			return fmt.Errorf("the conditions are %v", before.Status.Conditions)
+		}
+		if held := before.Status.TokenSecretRef != nil; held != (reported.Status == metav1.ConditionTrue) {
+			return fmt.Errorf("the reference is %v", before.Status.TokenSecretRef)
+		}
+		changes, err := f.OCM.AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1).Watch(ctx, metav1.ListOptions{
+			FieldSelector: "metadata.name=" + name, ResourceVersion: before.ResourceVersion,
+		})
+		if err != nil {
+			return err
+		}
+		defer changes.Stop()
+		select {
+		case event := <-changes.ResultChan():
+			return fmt.Errorf("it was written again: %v", event.Type)
+		case <-time.After(3 * time.Second):
+			return nil
+		}
+	})
+}
+
+// Weakness 8, and a hostile agent: it reaches the Secrets of its own accounts,
+// by name, and nothing else.
+func TestHostileAgent(t *testing.T) {
+	f := shared(t)
+	const mine, foreign = "hostile-own", "hostile-foreign"
+	ctx := t.Context()
+	secrets := f.HubClient.CoreV1().Secrets(framework.Cluster1)
+	treasure := framework.Must(secrets.Create(ctx, framework.NewSecret(foreign), metav1.CreateOptions{}))(t)
+	t.Cleanup(func() {
+		if err := secrets.Delete(context.WithoutCancel(t.Context()), foreign, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	framework.CreateAccount(t, f.OCM, framework.NewAccount(framework.Cluster1, mine))
+	victim := framework.CreateAccount(t, f.OCM, framework.NewAccount(framework.Cluster1, foreign))
+	f.AccountReported(t, framework.Cluster1, mine)
+	conflict := f.AccountSays(t, framework.Cluster1, foreign, authenticationv1beta1.ConditionSecretCreated, metav1.ConditionFalse, authenticationv1beta1.ReasonSecretConflict)
+	if conflict.Status.TokenSecretRef != nil {
+		t.Errorf("it refers to %v", conflict.Status.TokenSecretRef)
+	}
+
+	hub, ocm := f.agent(t)
+	asAgent := hub.CoreV1().Secrets(framework.Cluster1)
+	framework.Eventually(t, "the agent reads the Secret that it made", func(ctx context.Context) error {
+		_, err := asAgent.Get(ctx, mine, metav1.GetOptions{})
+		return err
+	})
+	forbidden := func(what string, err error) {
+		t.Helper()
+		if !apierrors.IsForbidden(err) {
+			t.Errorf("%s: got %v, not 403", what, err)
+		}
+	}
+	_, err := asAgent.Get(ctx, foreign, metav1.GetOptions{})
+	forbidden("reading a foreign Secret of an account's name", err)
+	_, err = asAgent.Patch(ctx, foreign, types.MergePatchType, []byte(`{"data":null}`), metav1.PatchOptions{})
+	forbidden("changing it", err)
+	_, err = asAgent.List(ctx, metav1.ListOptions{})
+	forbidden("listing Secrets", err)
+	_, err = asAgent.Watch(ctx, metav1.ListOptions{})
+	forbidden("watching Secrets", err)
+	_, err = hub.CoreV1().Secrets(metav1.NamespaceDefault).Create(ctx, framework.NewSecret("elsewhere"), metav1.CreateOptions{})
+	forbidden("creating a Secret elsewhere", err)
+	_, err = ocm.AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1).Create(ctx, framework.NewAccount(framework.Cluster1, "invented"), metav1.CreateOptions{})
+	forbidden("creating an account", err)
+	victim.Spec.Audiences = []string{"mine"}
+	_, err = ocm.AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1).Update(ctx, victim, metav1.UpdateOptions{})
+	forbidden("changing an account", err)
+	_, err = hub.RbacV1().Roles(framework.Cluster1).Update(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: accessRole}}, metav1.UpdateOptions{})
+	forbidden("widening its Role", err)
+
+	// Consumers send what tokenSecretRef names to the cluster.
+	_, err = ocm.AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1).Patch(ctx, mine, types.MergePatchType,
+		[]byte(`{"status":{"tokenSecretRef":{"name":"`+foreign+`","lastRefreshTimestamp":"2026-01-02T03:04:05Z"}}}`), metav1.PatchOptions{}, "status")
+	if !apierrors.IsInvalid(err) || !slices.Equal(framework.InvalidFields(err), []string{"status.tokenSecretRef.name"}) {
+		t.Errorf("referring to a foreign Secret: got %v, not 422", err)
+	}
+	if got := framework.Must(secrets.Get(ctx, foreign, metav1.GetOptions{}))(t); got.ResourceVersion != treasure.ResourceVersion {
+		t.Error("the foreign Secret was written to")
+	}
+}
+
+// Anyone who may create Secrets can have the hub fill one with the token of a
+// ServiceAccount of the namespace. An agent that does so under the name of an
+// account must not get to read it.
+func TestHostileAgentCannotMintHubTokens(t *testing.T) {
+	f := shared(t)
+	const name = "minted"
+	silent := f.SilentCluster(t)
+	target := framework.CreateAccount(t, f.OCM, framework.NewAccount(silent, name))
+	hub, _ := f.AgentOf(t, silent)
+	framework.Eventually(t, "the agent may create Secrets", func(ctx context.Context) error {
+		bait := framework.NewSecret(name)
+		bait.Type = "kubernetes.io/service-account-token"
+		bait.Data = nil
+		bait.Annotations = map[string]string{"kubernetes.io/service-account.name": "default"}
+		bait.Labels = map[string]string{authenticationv1beta1.ManagedServiceAccountLabel: "true"}
+		bait.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: authenticationv1beta1.SchemeGroupVersion.String(), Kind: "ManagedServiceAccount", Name: name, UID: target.UID,
+		}}
+		_, err := hub.CoreV1().Secrets(silent).Create(ctx, bait, metav1.CreateOptions{})
+		return err
+	})
+	// A second account shows that the Role has been looked at since.
+	const after = "minted-after"
+	second := framework.CreateAccount(t, f.OCM, framework.NewAccount(silent, after))
+	honest := framework.NewSecret(after)
+	honest.Labels = map[string]string{authenticationv1beta1.ManagedServiceAccountLabel: "true"}
+	honest.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: authenticationv1beta1.SchemeGroupVersion.String(), Kind: "ManagedServiceAccount", Name: after, UID: second.UID,
+	}}
+	if _, err := hub.CoreV1().Secrets(silent).Create(t.Context(), honest, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	framework.Eventually(t, "the agent may read the Secret that it made", func(ctx context.Context) error {
+		_, err := hub.CoreV1().Secrets(silent).Get(ctx, after, metav1.GetOptions{})
+		return err
+	})
+	if _, err := hub.CoreV1().Secrets(silent).Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("got %v, not 403: the agent reads the token of a ServiceAccount of the hub", err)
+	}
+}
+
+// The Role by which an agent reaches Secrets follows its accounts, comes back,
+// and goes with the last account or when the hub no longer accepts the cluster.
+func TestAccessFollowsTheAccounts(t *testing.T) {
+	f := shared(t)
+	silent := f.SilentCluster(t)
+	roles, bindings := f.HubClient.RbacV1().Roles(silent), f.HubClient.RbacV1().RoleBindings(silent)
+	there := func(ctx context.Context) error {
+		_, role := roles.Get(ctx, accessRole, metav1.GetOptions{})
+		_, binding := bindings.Get(ctx, accessRole, metav1.GetOptions{})
+		return errors.Join(role, binding)
+	}
+	absent := func(ctx context.Context) error {
+		_, role := roles.Get(ctx, accessRole, metav1.GetOptions{})
+		_, binding := bindings.Get(ctx, accessRole, metav1.GetOptions{})
+		return framework.Gone(role, binding)
+	}
+	if err := absent(t.Context()); err != nil {
+		t.Errorf("without any account: %v", err)
+	}
+	only := framework.CreateAccount(t, f.OCM, framework.NewAccount(silent, "only"))
+	framework.Eventually(t, "Role and RoleBinding exist", there)
+
+	if err := errors.Join(roles.Delete(t.Context(), accessRole, metav1.DeleteOptions{}),
+		bindings.Delete(t.Context(), accessRole, metav1.DeleteOptions{})); err != nil {
+		t.Fatal(err)
+	}
+	framework.Eventually(t, "they are back", there)
+	widened := `{"metadata":{"labels":null},"rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]}`
+	if _, err := roles.Patch(t.Context(), accessRole, types.MergePatchType, []byte(widened), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	framework.Eventually(t, "the Role is what it was", func(ctx context.Context) error {
+		role, err := roles.Get(ctx, accessRole, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if len(role.Rules) != 1 || !slices.Equal(role.Rules[0].Verbs, []string{"create"}) {
+			return fmt.Errorf("its rules are %v", role.Rules)
+		}
+		return nil
+	})
+
+	accept := func(accepted bool) {
+		t.Helper()
+		patch := fmt.Sprintf(`{"spec":{"hubAcceptsClient":%t}}`, accepted)
+		if _, err := f.OCM.ClusterV1().ManagedClusters().Patch(t.Context(), silent, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	accept(false)
+	framework.Eventually(t, "they are gone with the acceptance of the cluster", absent)
+	accept(true)
+	framework.Eventually(t, "they are back with it", there)
+	if err := f.OCM.AuthenticationV1beta1().ManagedServiceAccounts(silent).Delete(t.Context(), only.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	framework.Eventually(t, "they are gone with the last account", absent)
+}
+
+// An account whose time has come is deleted, and no sooner; a finalizer holds it.
+func TestTTLSecondsAfterCreation(t *testing.T) {
+	f := shared(t)
+	const name, hold = "short-lived", "tests.open-cluster-management.io/hold"
+	short := framework.NewAccount(framework.Cluster1, name)
+	short.Spec.TTLSecondsAfterCreation = new(int32(3600))
+	short.Finalizers = []string{hold}
+	created := framework.CreateAccount(t, f.OCM, short)
+	f.AccountReported(t, framework.Cluster1, name)
+	accounts := f.OCM.AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1)
+	patch := func(patch string) {
+		t.Helper()
+		if _, err := accounts.Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	patch(`{"spec":{"ttlSecondsAfterCreation":2}}`)
+	framework.Eventually(t, "it is deleted, but for the finalizer", func(ctx context.Context) error {
+		held, err := accounts.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if held.DeletionTimestamp == nil {
+			return errors.New("it is not being deleted")
+		}
+		if held.DeletionTimestamp.Before(&metav1.Time{Time: created.CreationTimestamp.Add(2 * time.Second)}) {
+			t.Error("it was deleted too soon")
+		}
+		return nil
+	})
+	framework.Eventually(t, "its ServiceAccount is gone", func(ctx context.Context) error {
+		_, err := f.ManagedClient.CoreV1().ServiceAccounts(framework.AccountsNamespace).Get(ctx, name, metav1.GetOptions{})
+		return framework.IsGone(err)
+	})
+	patch(`{"metadata":{"finalizers":null}}`)
+	framework.Eventually(t, "it is gone", func(ctx context.Context) error {
+		_, err := accounts.Get(ctx, name, metav1.GetOptions{})
+		return framework.IsGone(err)
+	})
+}
+
+// Weakness 5: a token that has run out is not reported as one.
+func TestExpiredTokenIsSaidToBe(t *testing.T) {
+	f := shared(t)
+	silent := f.SilentCluster(t)
+	expired := framework.CreateAccount(t, f.OCM, framework.NewAccount(silent, "expired"))
+	// What an agent said before it went away.
+	past := metav1.NewTime(time.Now().Add(-time.Minute))
+	expired.Status.ExpirationTimestamp = &past
+	expired.Status.TokenSecretRef = &authenticationv1beta1.TokenSecretReference{Name: expired.Name, LastRefreshTimestamp: past}
+	expired.Status.Conditions = []metav1.Condition{{
+		Type: authenticationv1beta1.ConditionTokenReported, Status: metav1.ConditionTrue,
+		Reason: authenticationv1beta1.ReasonTokenReported, LastTransitionTime: past,
+	}}
+	if _, err := f.OCM.AuthenticationV1beta1().ManagedServiceAccounts(silent).UpdateStatus(t.Context(), expired, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	f.AccountSays(t, silent, expired.Name, authenticationv1beta1.ConditionTokenReported, metav1.ConditionFalse, authenticationv1beta1.ReasonTokenExpired)
+	out, err := f.Kubectl(t, "", "get", "msa", "-n", silent, expired.Name)
+	if err != nil || !strings.Contains(out, "expired") {
+		t.Errorf("kubectl prints %s", out)
+	}
+}
