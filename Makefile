@@ -46,6 +46,11 @@ test: devhub build postgres ## Run all tests, against real servers
 	@echo "== testing"
 	go test -buildvcs=false -timeout 28m ./...
 
+.PHONY: campaign
+campaign: devhub build ## Run the tests that make random choices for longer than `make test` does
+	REGISTRATION_SEQUENCES=150 CRASH_CREATES=1000 EXECUTOR_TRIPLES=5000 go test -buildvcs=false -count=1 -p 1 -timeout 60m \
+		-run 'TestRegistrationFaults|TestCrashes|TestExecutorIsJudgedAsTheAPIServerJudges' ./test/registration ./test/server ./test/differential
+
 .PHONY: test-skew
 test-skew: devhub build ## Run the conformance tests against hubs 1.36.3 and 1.35.4
 	KUBE_VERSION=1.35.4 hack/build-devhub.sh

@@ -15,6 +15,6 @@
 // Policies change between triples while the executor stays the same, so answers
 // that the agent keeps must be forgotten when they stop to hold.
 //
-//	EXECUTOR_TRIPLES  triples that are compared; 5000 if not given
+//	EXECUTOR_TRIPLES  triples that are compared; 1000 if not given
 //	EXECUTOR_SEED     seed of everything random; 1 if not given
 package differential

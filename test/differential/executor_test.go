@@ -36,7 +36,7 @@ import (
 
 const (
 	triplesEnv     = "EXECUTOR_TRIPLES"
-	defaultTriples = 5_000
+	defaultTriples = 1_000
 	seedEnv        = "EXECUTOR_SEED"
 	defaultSeed    = 1
 

@@ -28,11 +28,11 @@ import (
 )
 
 const (
-	faultsSequences = 150
+	faultsSequences = 40
 	// faultsClusters take part at the same time.
 	faultsClusters = 20
 	// faultsPerKill is after how many sequences the server is killed.
-	faultsPerKill = 30
+	faultsPerKill = 10
 	// faultsRequest bounds one request. It is longer than any takes, so that none is
 	// carried out after its caller has gone on.
 	faultsRequest = 90 * time.Second
