@@ -462,6 +462,9 @@ func (c *Controller) deny(ctx context.Context, cluster *clusterv1.ManagedCluster
 			klog.FromContext(ctx).Info("revoked the access of a cluster", "cluster", cluster.Name, "driver", driverOf(record))
 		}
 	}
+	if err := c.access.Regroup(ctx, cluster.Name, GroupsOf(c.drivers, record)); err != nil {
+		return 0, err
+	}
 	cleaned := condition(registerv1alpha1.RegistrationCleanedUp, metav1.ConditionTrue, registerv1alpha1.ReasonCleanedUp, "Nothing is left of the access of the cluster.")
 	if left := c.identityLeft(record); left != "" {
 		cleaned = condition(registerv1alpha1.RegistrationCleanedUp, metav1.ConditionFalse, registerv1alpha1.ReasonCleaningUp, "Left: "+left+".")

@@ -223,6 +223,31 @@ func testAccess(t *testing.T, hub *realHub) {
 		t.Fatal(err)
 	}
 
+	// The driver of a denied cluster may change. Its former groups lose what a denial leaves.
+	groups := clusterv1.AgentGroups("access-3")
+	if err := access.Grant(ctx, "access-3", groups[:1], 60); err != nil {
+		t.Fatal(err)
+	}
+	if err := access.Revoke(ctx, "access-3"); err != nil {
+		t.Fatal(err)
+	}
+	for _, groups := range [][]string{groups[1:], nil} {
+		if err := access.Regroup(ctx, "access-3", groups); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := access.Regroup(ctx, "never-there", groups); err != nil {
+		t.Errorf("Regroup() of a cluster without access = %v, want no error", err)
+	}
+	eventually(t, "the former groups may nothing, and the present ones look", func(ctx context.Context) error {
+		for group, want := range map[string]bool{groups[0]: false, groups[1]: true} {
+			if got, err := f.may(ctx, group, rights("access-3")["look at itself"]); err != nil || got != want {
+				return fmt.Errorf("group %s may look at its cluster = %v, %v, want %v", group, got, err, want)
+			}
+		}
+		return nil
+	})
+
 	// The roles of all clusters belong to none of them.
 	for _, name := range []string{"work", "kube-system", "default"} {
 		if err := access.Grant(ctx, name, clusterv1.AgentGroups(name)[:1], 60); err == nil {

@@ -36,6 +36,36 @@ func (a *Access) Revoke(ctx context.Context, cluster string) error {
 	return nil
 }
 
+// Regroup gives what Revoke leaves to the agents in the groups. The driver of a denied cluster
+// changes when its claim is withdrawn, and then its agents are in other groups. If groups is
+// empty, the binding keeps its subjects.
+func (a *Access) Regroup(ctx context.Context, cluster string, groups []string) error {
+	if sharesRole(cluster) || len(groups) == 0 {
+		return nil
+	}
+	name, subjects := accessName(cluster), agentSubjects(groups)
+	if a.cached != nil {
+		binding, err := a.cached.ClusterRoleBindings.Get(name)
+		if apierrors.IsNotFound(err) || err == nil && equality.Semantic.DeepEqual(binding.Subjects, subjects) {
+			return nil
+		}
+	}
+	bindings := a.hub.RbacV1().ClusterRoleBindings()
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		binding, err := bindings.Get(ctx, name, metav1.GetOptions{})
+		if err != nil || equality.Semantic.DeepEqual(binding.Subjects, subjects) {
+			return err
+		}
+		binding.Subjects = subjects
+		_, err = bindings.Update(ctx, binding, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("changing the groups of ClusterRoleBinding %s: %w", name, err)
+	}
+	return nil
+}
+
 // Revoked tells, by the caches, whether Revoke would find nothing to do.
 func (a *Access) Revoked(cluster string) (bool, error) {
 	if a.cached == nil {
