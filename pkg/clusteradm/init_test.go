@@ -150,7 +150,7 @@ func verifyOneReplica(t *testing.T, deployment *appsv1.Deployment) {
 // What init prints is good for joining, and for nothing else.
 func TestInitGivesAnIdentityToJoinBy(t *testing.T) {
 	hub := clusters.cluster(t, "public", false)
-	applyFile(t, hub, "test", "integration", "testdata", "managedclusters.crd.yaml")
+	applyFile(t, hub, "test", "framework", "testdata", "managedclusters.crd.yaml")
 	words := joinWords(t, clusteradm(t, hub, "init", "--apiserver=external", "--registration-auth=aws-irsa", "--hub-cluster-arn", hubARN, "--token-duration=1h").done(t).out)
 	ca, err := givenAuthority("", words["--ca-data"])
 	if err != nil {
@@ -205,7 +205,7 @@ func TestInitWarnsWhereNobodySigns(t *testing.T) {
 
 func TestInitKeepsOffAHubThatRunsOCM(t *testing.T) {
 	hub := clusters.cluster(t, "public", false)
-	applyFile(t, hub, "test", "integration", "testdata", "managedclusters.crd.yaml")
+	applyFile(t, hub, "test", "framework", "testdata", "managedclusters.crd.yaml")
 	clusteradm(t, hub, "init").refused(t, "runs OCM already", "existing-ocm")
 	if _, err := kubeOf(t, hub).AppsV1().Deployments(hubNamespace).Get(t.Context(), serverName, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the server is installed: %v", err)

@@ -29,7 +29,7 @@ import (
 func publicHub(t *testing.T) (hub *localhub.Cluster, server, token, ca string) {
 	t.Helper()
 	hub = clusters.cluster(t, "public", false)
-	applyFile(t, hub, "test", "integration", "testdata", "managedclusters.crd.yaml")
+	applyFile(t, hub, "test", "framework", "testdata", "managedclusters.crd.yaml")
 	words := joinWords(t, clusteradm(t, hub, "init", "--apiserver=external", "--registration-auth=aws-irsa", "--hub-cluster-arn", hubARN).done(t).out)
 	ocm := ocmOf(t, hub)
 	eventually(t, "the hub has ManagedClusters", func(ctx context.Context) error {

@@ -78,7 +78,7 @@ func start(ctx context.Context) error {
 		return err
 	}
 	for _, file := range []string{
-		filepath.Join(localhub.Root(), "test", "integration", "testdata", "managedclusters.crd.yaml"),
+		filepath.Join(localhub.Root(), "test", "framework", "testdata", "managedclusters.crd.yaml"),
 		filepath.Join("testdata", "managedserviceaccounts.crd.yaml"),
 	} {
 		content, err := os.ReadFile(file)
