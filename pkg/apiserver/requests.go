@@ -52,8 +52,8 @@ func (c CompletedConfig) limitRequests() *callerLimits {
 	}
 	build := c.generic.BuildHandlerChainFunc
 	c.generic.BuildHandlerChainFunc = func(api http.Handler, config *genericapiserver.Config) http.Handler {
-		bodies := quota.LimitBodies(api, config.MaxRequestBodyBytes, writesObject(), config.Serializer)
-		limited := callers.Limit(bodies, requests, out.watches, config.LongRunningFunc, config.Serializer)
+		bodies := quota.LimitBodies(api, config.MaxRequestBodyBytes, writesObject(), ignoreStatus(), config.Serializer)
+		limited := callers.Limit(out.written.Handle(bodies, writesObject(), config.Serializer), requests, out.watches, config.LongRunningFunc, config.Serializer)
 		return callers.LimitURL(build(limited, config), config.Serializer)
 	}
 	return out

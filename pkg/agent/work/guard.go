@@ -262,7 +262,7 @@ func (p *applyPass) unbind(ctx context.Context, it *item, state *itemState, why 
 	defer cancel()
 	var err error = why
 	if why.taken {
-		if _, failed := p.remove(ctx, p.applier.owner, p.entry(it), letGo{orphan: func(objectID) bool { return false }}); failed != nil {
+		if failed := p.remove(ctx, p.applier.owner, p.entry(it), letGo{orphan: func(objectID) bool { return false }}).err; failed != nil {
 			p.checkReachable(failed)
 			err = fmt.Errorf("%s; the binding on the cluster cannot be removed: %w", why, failed)
 		}

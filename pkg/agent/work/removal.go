@@ -14,9 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/util/workqueue"
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
+
+// removalsAtOnce is how many objects of a work are removed at the same time.
+const removalsAtOnce = 4
 
 // letGo says how the objects of a record are let go of.
 type letGo struct {
@@ -44,79 +48,107 @@ func (c *Controller) resume(how letGo) time.Duration {
 	return pollPeriod
 }
 
-// removeAll lets go of the entries and returns those whose objects are still
-// there, to be tried again. It goes through them from the back, since the
-// record has them in the order in which they were applied.
+// removal is what became of an entry.
+type removal struct {
+	// gone is whether nothing is left to do.
+	gone bool
+	// deleted is the UID of the object that was deleted by client, of which it is not known whether
+	// it is gone.
+	deleted types.UID
+	client  metadata.ResourceInterface
+	err     error
+}
+
+// removeAll lets go of the entries and returns those whose objects are still there, to be tried
+// again. It goes through them from the back, since the record has them in the order in which they
+// were applied, and through objects of the same resource at the same time. Whether the objects are
+// gone is looked at last: a revocation is effective once they are deleted.
 func (c *Controller) removeAll(ctx context.Context, record *workv1.AppliedManifestWork, entries []workv1.AppliedManifestResourceMeta, how letGo) ([]workv1.AppliedManifestResourceMeta, error) {
+	removals, owner := make([]removal, len(entries)), ownerRef(record)
+	for end := len(entries); end > 0; {
+		start := end - 1
+		for start > 0 && sameResource(entries[start-1], entries[start]) {
+			start--
+		}
+		workqueue.ParallelizeUntil(ctx, removalsAtOnce, end-start, func(piece int) {
+			i := end - 1 - piece
+			if i < len(entries)-1 && c.over(how) {
+				return
+			}
+			removals[i] = c.remove(ctx, owner, entries[i], how)
+		})
+		end = start
+	}
+	workqueue.ParallelizeUntil(ctx, removalsAtOnce, len(entries), func(i int) {
+		if removals[i].deleted != "" {
+			removals[i] = stillThere(ctx, entries[i], removals[i])
+		}
+	})
 	var remaining []workv1.AppliedManifestResourceMeta
 	var errs []error
-	for i, entry := range slices.Backward(entries) {
-		if i < len(entries)-1 && c.over(how) {
-			remaining = append(remaining, entry)
-			continue
-		}
-		gone, err := c.remove(ctx, ownerRef(record), entry, how)
-		if err != nil {
+	for i, entry := range entries {
+		if err := removals[i].err; err != nil {
 			errs = append(errs, fmt.Errorf("remove %s: %w", entryID(entry), err))
 		}
-		if !gone {
+		if !removals[i].gone {
 			remaining = append(remaining, entry)
 		}
 	}
-	slices.Reverse(remaining)
 	return remaining, errors.Join(errs...)
 }
 
+func sameResource(a, b workv1.AppliedManifestResourceMeta) bool {
+	return a.Group == b.Group && a.Resource == b.Resource
+}
+
+// stillThere looks whether an object that was deleted is gone.
+func stillThere(ctx context.Context, entry workv1.AppliedManifestResourceMeta, was removal) removal {
+	after, err := was.client.Get(ctx, entry.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return removal{gone: true}
+	}
+	if err != nil {
+		return removal{err: err}
+	}
+	return removal{gone: after.UID != was.deleted}
+}
+
 // remove lets go of one object: deletes it, or drops our reference if others
-// own it, it is to stay, or it was there before us. It reports whether there is
-// nothing left to do.
-func (c *Controller) remove(ctx context.Context, owner metav1.OwnerReference, entry workv1.AppliedManifestResourceMeta, how letGo) (bool, error) {
+// own it, it is to stay, or it was there before us.
+func (c *Controller) remove(ctx context.Context, owner metav1.OwnerReference, entry workv1.AppliedManifestResourceMeta, how letGo) removal {
 	client, live, err := c.liveMetadata(ctx, entry)
 	if err != nil {
-		return false, err
+		return removal{err: err}
 	}
 	if live == nil {
-		return true, nil
+		return removal{gone: true}
 	}
 	owned := hasOwner(live, owner)
 	if !owned && (how.ownedOnly || entry.UID == "" || entry.UID != string(live.UID)) {
 		// Not the object that was applied, but another of its name.
-		return true, nil
+		return removal{gone: true}
 	}
 	others, err := c.otherRecords(ctx, live, owner)
 	if err != nil {
-		return false, err
+		return removal{err: err}
 	}
 	_, adopted := live.Annotations[AdoptedAnnotation]
 	if how.orphan(entryID(entry)) || adopted || others {
-		if !owned {
-			return true, nil
+		if owned {
+			err = release(ctx, client, live, owner, others)
 		}
-		if err := release(ctx, client, live, owner, others); err != nil {
-			return apierrors.IsNotFound(err), ignoreNotFound(err)
-		}
-		return true, nil
+		return removal{gone: err == nil || apierrors.IsNotFound(err), err: ignoreNotFound(err)}
 	}
 	if live.DeletionTimestamp == nil {
 		background := metav1.DeletePropagationBackground
 		err := client.Delete(ctx, live.Name, metav1.DeleteOptions{
 			Preconditions: &metav1.Preconditions{UID: &live.UID}, PropagationPolicy: &background,
 		})
-		if apierrors.IsNotFound(err) {
-			return true, nil
-		}
 		if err != nil {
-			return false, err
+			return removal{gone: apierrors.IsNotFound(err), err: ignoreNotFound(err)}
 		}
 	}
-	after, err := client.Get(ctx, live.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return true, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	return after.UID != live.UID, nil
+	return removal{deleted: live.UID, client: client}
 }
 
 // liveMetadata reads the object of an entry. It is nil if the object does not

@@ -30,9 +30,10 @@ const (
 // defaultWriteRates are far above what GitOps and agents need: an agent may report a cluster's full quota
 // of ManifestWorks at once.
 var defaultWriteRates = callers.WriteRates{
-	Caller:    callers.Rate{Burst: 1 << 20, PerSecond: 16 << 10},
+	Caller:    callers.Rate{Burst: 1 << 20, PerSecond: 8 << 10},
 	Cluster:   callers.Rate{Burst: 64 << 20, PerSecond: 2 << 20},
-	Namespace: callers.Rate{Burst: 32 << 20, PerSecond: 256 << 10},
+	Namespace: callers.Rate{Burst: 16 << 20, PerSecond: 128 << 10},
+	Minimum:   16 << 10,
 }
 
 // requestsInFlight returns the defaults of --max-requests-inflight and --max-mutating-requests-inflight
@@ -64,7 +65,7 @@ func (r *Requests) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&r.WatchesPerCaller, "max-watches-per-caller", r.WatchesPerCaller,
 		"Maximum number of watches that one caller has open at the same time, GraphQL subscriptions included; more are refused with status 429. The group system:masters is exempt. 0 for no limit.")
 	fs.StringToStringVar(&r.WriteRates, apiserver.WriteRatesFlag, r.WriteRates,
-		"Bytes that callers may write to the objects of one namespace, as rate=quantity such as caller-burst=1Mi: <whose>-burst at once and <whose>-per-second afterwards. Every caller has a rate of its own (caller), the identities of a managed cluster share another (cluster), and what exceeds it is taken from that of the namespace (namespace). More is refused with status 429. The group system:masters is exempt. A burst of 0 is no limit. Defaults: "+describeRates()+".")
+		"Bytes that callers may write to the objects of one namespace, as rate=quantity such as caller-burst=1Mi: <whose>-burst at once and <whose>-per-second afterwards. Every caller has a rate of its own (caller), the identities of a managed cluster share another (cluster), and what exceeds it is taken from that of the namespace (namespace). A write counts minimum bytes at least. More is refused with status 429. The group system:masters is exempt. A burst of 0 is no limit. Defaults: "+describeRates()+".")
 	fs.Int64Var(&r.WatchMemoryBytes, "search-watch-memory-bytes", r.WatchMemoryBytes,
 		"Maximum memory, in bytes, that all watches of fleetresources and all GraphQL subscriptions take together to remember which resources their clients know. One caller may use half of it.")
 }
@@ -106,7 +107,7 @@ func ratesByName(rates *callers.WriteRates) map[string]*int64 {
 	return map[string]*int64{
 		"caller-burst": &rates.Caller.Burst, "caller-per-second": &rates.Caller.PerSecond,
 		"cluster-burst": &rates.Cluster.Burst, "cluster-per-second": &rates.Cluster.PerSecond,
-		"namespace-burst": &rates.Namespace.Burst, "namespace-per-second": &rates.Namespace.PerSecond,
+		"minimum": &rates.Minimum, "namespace-burst": &rates.Namespace.Burst, "namespace-per-second": &rates.Namespace.PerSecond,
 	}
 }
 

@@ -4,11 +4,15 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"net/http"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/utils/clock"
 )
@@ -29,6 +33,9 @@ type WriteRates struct {
 	// Caller is for every caller of its own, Cluster for the identities of the managed cluster.
 	// What is beyond comes out of Namespace, which all callers share.
 	Caller, Cluster, Namespace Rate
+	// Minimum is how many bytes a write counts at least. A small one takes as much of the
+	// server as that: several versions of the object, and what it makes an agent report.
+	Minimum int64
 }
 
 // Written limits how many bytes callers write to the objects of a namespace. Whatever is replaced
@@ -67,6 +74,7 @@ func (w *Written) Take(ctx context.Context, namespace string, bytes int64) (undo
 	if clusterOf(u) != "" {
 		own = w.rates.Cluster
 	}
+	bytes = max(bytes, w.rates.Minimum)
 	if own.Burst == 0 || w.rates.Namespace.Burst == 0 {
 		return func() {}, nil
 	}
@@ -103,6 +111,26 @@ func (w *Written) Take(ctx context.Context, namespace string, bytes int64) (undo
 	return nil, apierrors.NewTooManyRequests(fmt.Sprintf(
 		"%s writes to %s faster than each caller may: %d bytes at once and %d bytes a second, and as much as others leave of %d bytes a second; change objects less often, or raise --%s of the hub-apiserver",
 		describe(caller), where, own.Burst, own.PerSecond, w.rates.Namespace.PerSecond, w.flag), retry)
+}
+
+// Handle refuses writes of callers whose rates are used up, before anything reads the object: to
+// decode and validate it costs more than all else. applies reports whether a request writes an
+// object; dry runs are served.
+func (w *Written) Handle(next http.Handler, applies func(*request.RequestInfo) bool, codecs runtime.NegotiatedSerializer) http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		info, known := request.RequestInfoFrom(r.Context())
+		if !known || !info.IsResourceRequest || info.Subresource != "" || !applies(info) || r.URL.Query().Has("dryRun") {
+			next.ServeHTTP(rw, r)
+			return
+		}
+		undo, err := w.Take(r.Context(), info.Namespace, 0)
+		if err != nil {
+			responsewriters.ErrorNegotiated(err, codecs, schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, rw, r)
+			return
+		}
+		undo()
+		next.ServeHTTP(rw, r)
+	})
 }
 
 // prune drops buckets that are full, which are as good as new. The caller holds mu.

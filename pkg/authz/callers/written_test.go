@@ -2,11 +2,15 @@ package callers
 
 import (
 	"context"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	testingclock "k8s.io/utils/clock/testing"
@@ -64,6 +68,58 @@ func TestWritten(t *testing.T) {
 	}
 	undo()
 	allowed(modest, "", 100)
+}
+
+// TestWrittenMinimum has a caller make small writes: they count as if they were larger, and once
+// they are too many the server does not even read them.
+func TestWrittenMinimum(t *testing.T) {
+	clock := testingclock.NewFakePassiveClock(time.Unix(1_000_000, 0))
+	w := NewWritten(WriteRates{Caller: Rate{100, 10}, Cluster: Rate{100, 10}, Namespace: Rate{50, 5}, Minimum: 50}, "write-rates")
+	w.clock = clock
+	var served int
+	handler := w.Handle(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ }), func(info *request.RequestInfo) bool { return info.Verb != "delete" }, serializer.NewCodecFactory(runtime.NewScheme()))
+	status := func(info request.RequestInfo, query string) int {
+		t.Helper()
+		info.IsResourceRequest, info.Namespace = true, "c1"
+		ctx := request.WithUser(request.WithRequestInfo(context.Background(), &info), caller("greedy"))
+		recorder := httptest.NewRecorder()
+		handler.ServeHTTP(recorder, httptest.NewRequestWithContext(ctx, http.MethodPatch, "/x"+query, nil))
+		return recorder.Code
+	}
+	greedy := request.WithUser(context.Background(), caller("greedy"))
+	for i := range 3 {
+		if code := status(request.RequestInfo{Verb: "patch"}, ""); code != http.StatusOK {
+			t.Errorf("write %d has status %d, want 200", i, code)
+		}
+		if _, err := w.Take(greedy, "c1", 1); err != nil {
+			t.Errorf("Take of write %d = %v, want no error", i, err)
+		}
+	}
+	if _, err := w.Take(greedy, "c1", 1); !apierrors.IsTooManyRequests(err) {
+		t.Errorf("Take of a fourth write = %v, want status 429", err)
+	}
+	served = 0
+	for _, c := range []struct {
+		info  request.RequestInfo
+		query string
+		want  int
+	}{
+		{request.RequestInfo{Verb: "patch"}, "", http.StatusTooManyRequests},
+		{request.RequestInfo{Verb: "delete"}, "", http.StatusOK},
+		{request.RequestInfo{Verb: "update", Subresource: "accept"}, "", http.StatusOK},
+		{request.RequestInfo{Verb: "patch"}, "?dryRun=All", http.StatusOK},
+	} {
+		if code := status(c.info, c.query); code != c.want {
+			t.Errorf("%s %s%s has status %d, want %d", c.info.Verb, c.info.Subresource, c.query, code, c.want)
+		}
+	}
+	if served != 3 {
+		t.Errorf("%d requests are served, want 3", served)
+	}
+	clock.SetTime(clock.Now().Add(5 * time.Second))
+	if code := status(request.RequestInfo{Verb: "patch"}, ""); code != http.StatusOK {
+		t.Errorf("a write 5 s later has status %d, want 200", code)
+	}
 }
 
 func TestWrittenWithoutLimit(t *testing.T) {
