@@ -5,18 +5,24 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	kubeinformers "k8s.io/client-go/informers"
+	certificatesinformers "k8s.io/client-go/informers/certificates/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/acceptance"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa/awsapply"
@@ -47,6 +53,10 @@ type RegistrationConfig struct {
 	AutoApprovedUsers []string
 	// MaxRequests bounds the certificate requests that a cluster's agents may have on the hub.
 	MaxRequests int
+	// DrainTimeout is how long the agent of a deleted cluster keeps its access.
+	DrainTimeout time.Duration
+	// Labels are on what the server makes on the hub for an accepted cluster.
+	Labels map[string]string
 }
 
 // registrationAccess is what the hub must let a server do that registers clusters. RBAC
@@ -65,6 +75,7 @@ var registrationAccess = []struct {
 	{certificatesv1.GroupName, "certificatesigningrequests", []string{"create", "get", "list", "watch", "deletecollection"}},
 	{certificatesv1.GroupName, "certificatesigningrequests/approval", []string{"update"}},
 	{coordinationv1.GroupName, "leases", []string{"get", "list", "watch", "create", "delete"}},
+	{eventsv1.GroupName, "events", []string{"create", "patch"}},
 }
 
 // clusterRegistration registers the clusters of a hub whose ManagedClusters this
@@ -101,6 +112,7 @@ func (c CompletedConfig) newRegistration(clients *clients, informers informerFac
 	clusters := informers.clusters.Cluster().V1().ManagedClusters()
 	registrations := informers.own.Register().V1alpha1().ManagedClusterRegistrations()
 	access := registration.NewAccess(hub, registration.CachedFrom(labelled))
+	access.Labels = config.Labels
 
 	options := registration.RegistrarOptions{
 		HubARN: config.HubARN, Mapping: config.Mapping,
@@ -116,10 +128,12 @@ func (c CompletedConfig) newRegistration(clients *clients, informers informerFac
 	if _, err := clusters.Informer().AddEventHandler(out.gate.Handler()); err != nil {
 		return nil, fmt.Errorf("watching ManagedClusters: %w", err)
 	}
+	var requests certificatesinformers.CertificateSigningRequestInformer
 	if slices.Contains(config.Drivers, registerv1alpha1.DriverCSR) {
-		options.Drivers = append(options.Drivers, csr.Driver{})
+		requests = labelled.Certificates().V1().CertificateSigningRequests()
+		options.Drivers = append(options.Drivers, csr.Driver{Requests: requests.Lister()})
 		approver, err := csr.NewApprover(csr.Options{
-			Hub: hub, CSRs: labelled.Certificates().V1().CertificateSigningRequests(),
+			Hub: hub, CSRs: requests,
 			Clusters: clients.clusters.ClusterV1(), ClusterInformer: clusters, Records: records, Registrations: registrations,
 			AutoApproved: config.AutoApprovedUsers, MaxRequests: config.MaxRequests, Clock: clock.RealClock{},
 		})
@@ -147,12 +161,14 @@ func (c CompletedConfig) newRegistration(clients *clients, informers informerFac
 		if err != nil {
 			return nil // it only reads a cache: there is none
 		}
-		return registration.GroupsOf(options.Drivers, record)
+		return registration.AgentsOf(options.Drivers, record).Groups
 	}
 
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: hub.EventsV1()})
 	controller, err := registration.NewController(registration.Options{
 		Clusters: clients.clusters.ClusterV1(), ClusterInformer: clusters, Registrations: registrations, Records: records,
-		Drivers: options.Drivers, Access: access, Hub: hub, HubInformers: labelled, Works: clients.works.WorkV1(),
+		Drivers: options.Drivers, Access: access, Hub: hub, HubInformers: labelled, Requests: requests, Works: clients.works.WorkV1(),
+		CachedWorks: informers.works.Work().V1().ManifestWorks().Lister(), DrainTimeout: config.DrainTimeout, Events: broadcaster.NewRecorder(scheme.Scheme, "hub-apiserver"),
 		Decisions: decisions, EnsureRecord: registrar.EnsureRecord, AutoApproval: config.AutoApproval,
 	})
 	if err != nil {
@@ -162,7 +178,13 @@ func (c CompletedConfig) newRegistration(clients *clients, informers informerFac
 		Clusters: clients.clusters.ClusterV1(), ClusterInformer: clusters,
 		Leases: hub.CoordinationV1(), LeaseInformer: labelled.Coordination().V1().Leases(), Clock: clock.RealClock{},
 	})
-	out.controllers = append(out.controllers, controller.Run, alive.Run)
+	out.controllers = append(out.controllers, controller.Run, alive.Run, func(ctx context.Context) {
+		// What it starts ends with ctx; the broadcaster itself lives as long as the process.
+		if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
+			klog.FromContext(ctx).Error(err, "events about deleted clusters are not recorded")
+		}
+		<-ctx.Done()
+	})
 	return out, nil
 }
 

@@ -32,8 +32,8 @@ const payload = "manifests"
 
 // LimitBodies has a handler refuse writes whose body has too many values, with 413. maxBytes is
 // what the handler reads of a body at most. limited reports whether the body of a request is an
-// object that is stored.
-func LimitBodies(next http.Handler, maxBytes int64, limited func(*request.RequestInfo) bool, codecs runtime.NegotiatedSerializer) http.Handler {
+// object that is stored; change returns what the handler sees in place of such a body.
+func LimitBodies(next http.Handler, maxBytes int64, limited func(*request.RequestInfo) bool, change func(*request.RequestInfo, []byte) []byte, codecs runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, found := request.RequestInfoFrom(r.Context())
 		if r.Body == nil || !found || !info.IsResourceRequest || !limited(info) {
@@ -55,7 +55,7 @@ func LimitBodies(next http.Handler, maxBytes int64, limited func(*request.Reques
 		r.Body = struct {
 			io.Reader
 			io.Closer
-		}{io.MultiReader(bytes.NewReader(body), r.Body), r.Body}
+		}{io.MultiReader(bytes.NewReader(change(info, body)), r.Body), r.Body}
 		next.ServeHTTP(w, r)
 	})
 }

@@ -37,6 +37,9 @@ var errIncomplete = errors.New("not as it should be")
 // alone, so that nothing of another cluster is ever touched. It is safe for
 // concurrent use.
 type Access struct {
+	// Labels are on everything that an Access makes, in addition to the name of the cluster.
+	Labels map[string]string
+
 	hub    kubernetes.Interface
 	cached *Cached
 }
@@ -68,23 +71,22 @@ func NewAccess(hub kubernetes.Interface, cached *Cached) *Access {
 	return &Access{hub: hub, cached: cached}
 }
 
-// Grant gives the agents of a cluster, who are in the groups, their access, and repairs
-// it. If groups is empty, existing bindings keep their subjects. It writes only what
-// differs. ErrTerminating says that something is in the way that will go.
-func (a *Access) Grant(ctx context.Context, cluster string, groups []string, leaseDurationSeconds int32) error {
-	return a.grant(ctx, cluster, groups, leaseDurationSeconds, true)
+// Grant gives the agents of a cluster their access, and repairs it. If they have no
+// groups, existing bindings keep their subjects. It writes only what differs. ErrTerminating says that something is in the way that will go.
+func (a *Access) Grant(ctx context.Context, cluster string, agents Agents, leaseDurationSeconds int32) error {
+	return a.grant(ctx, cluster, agents, leaseDurationSeconds, true)
 }
 
 // Granted tells whether Grant would find nothing to do. It writes nothing.
-func (a *Access) Granted(ctx context.Context, cluster string, groups []string, leaseDurationSeconds int32) (bool, error) {
-	err := a.grant(ctx, cluster, groups, leaseDurationSeconds, false)
+func (a *Access) Granted(ctx context.Context, cluster string, agents Agents, leaseDurationSeconds int32) (bool, error) {
+	err := a.grant(ctx, cluster, agents, leaseDurationSeconds, false)
 	if errors.Is(err, errIncomplete) || errors.Is(err, ErrTerminating) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-func (a *Access) grant(ctx context.Context, cluster string, groups []string, leaseDurationSeconds int32, write bool) error {
+func (a *Access) grant(ctx context.Context, cluster string, agents Agents, leaseDurationSeconds int32, write bool) error {
 	if why := ReservedName(cluster); why != "" {
 		return fmt.Errorf("no cluster can be named %s: %s", cluster, why)
 	}
@@ -92,17 +94,17 @@ func (a *Access) grant(ctx context.Context, cluster string, groups []string, lea
 	if namespace != nil && !errors.Is(namespace, ErrTerminating) {
 		return namespace
 	}
-	if err := a.keepClusterRole(ctx, cluster, write); err != nil {
+	if err := a.keepClusterRole(ctx, cluster, agents.Rules, write); err != nil {
 		return err
 	}
-	if err := a.keepClusterRoleBinding(ctx, cluster, groups, write); err != nil {
+	if err := a.keepClusterRoleBinding(ctx, cluster, agents.Groups, write); err != nil {
 		return err
 	}
 	if namespace != nil {
 		return namespace // nothing can be made in it
 	}
 	for _, role := range agentRoles {
-		if err := a.keepRoleBinding(ctx, cluster, role, groups, write); err != nil {
+		if err := a.keepRoleBinding(ctx, cluster, role, agents.Groups, write); err != nil {
 			return err
 		}
 	}
@@ -110,11 +112,11 @@ func (a *Access) grant(ctx context.Context, cluster string, groups []string, lea
 }
 
 func (a *Access) keepNamespace(ctx context.Context, cluster string, write bool) error {
-	wanted := &corev1.Namespace{ObjectMeta: accessMeta("", cluster, cluster)}
+	wanted := &corev1.Namespace{ObjectMeta: a.meta("", cluster, cluster)}
 	wanted.Annotations = map[string]string{madeForAnnotation: cluster}
 	k := keeper[*corev1.Namespace]{
 		what: "Namespace " + cluster, client: a.hub.CoreV1().Namespaces(), wanted: wanted,
-		fix: func(have *corev1.Namespace) (changed, replace bool) { return label(have, cluster), false },
+		fix: func(have *corev1.Namespace) (changed, replace bool) { return a.label(have, cluster), false },
 	}
 	if a.cached != nil {
 		k.cached = a.cached.Namespaces.Get
@@ -122,13 +124,13 @@ func (a *Access) keepNamespace(ctx context.Context, cluster string, write bool) 
 	return k.keep(ctx, write)
 }
 
-func (a *Access) keepClusterRole(ctx context.Context, cluster string, write bool) error {
-	rules := acceptedRules(cluster)
+func (a *Access) keepClusterRole(ctx context.Context, cluster string, ofDriver []rbacv1.PolicyRule, write bool) error {
+	rules := acceptedRules(cluster, ofDriver)
 	k := keeper[*rbacv1.ClusterRole]{
 		what: "ClusterRole " + accessName(cluster), client: a.hub.RbacV1().ClusterRoles(),
-		wanted: &rbacv1.ClusterRole{ObjectMeta: accessMeta("", accessName(cluster), cluster), Rules: rules},
+		wanted: &rbacv1.ClusterRole{ObjectMeta: a.meta("", accessName(cluster), cluster), Rules: rules},
 		fix: func(have *rbacv1.ClusterRole) (changed, replace bool) {
-			changed = label(have, cluster)
+			changed = a.label(have, cluster)
 			return setRules(have, rules) || changed, false
 		},
 	}
@@ -141,12 +143,12 @@ func (a *Access) keepClusterRole(ctx context.Context, cluster string, write bool
 func (a *Access) keepClusterRoleBinding(ctx context.Context, cluster string, groups []string, write bool) error {
 	name := accessName(cluster)
 	wanted := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: accessMeta("", name, cluster), RoleRef: clusterRoleRef(name), Subjects: agentSubjects(groups),
+		ObjectMeta: a.meta("", name, cluster), RoleRef: clusterRoleRef(name), Subjects: agentSubjects(groups),
 	}
 	k := keeper[*rbacv1.ClusterRoleBinding]{
 		what: "ClusterRoleBinding " + name, client: a.hub.RbacV1().ClusterRoleBindings(), wanted: wanted,
 		fix: func(have *rbacv1.ClusterRoleBinding) (changed, replace bool) {
-			changed = label(have, cluster)
+			changed = a.label(have, cluster)
 			if len(groups) > 0 && !equality.Semantic.DeepEqual(have.Subjects, wanted.Subjects) {
 				have.Subjects, changed = wanted.Subjects, true
 			}
@@ -162,7 +164,7 @@ func (a *Access) keepClusterRoleBinding(ctx context.Context, cluster string, gro
 func (a *Access) keepRoleBinding(ctx context.Context, cluster, role string, groups []string, write bool) error {
 	name := bindingName(cluster, role)
 	wanted := &rbacv1.RoleBinding{
-		ObjectMeta: accessMeta(cluster, name, cluster), RoleRef: clusterRoleRef(accessPrefix + role), Subjects: agentSubjects(groups),
+		ObjectMeta: a.meta(cluster, name, cluster), RoleRef: clusterRoleRef(accessPrefix + role), Subjects: agentSubjects(groups),
 	}
 	if role == workRole {
 		// Should somebody delete the namespace, agents need it until their works are gone.
@@ -171,7 +173,7 @@ func (a *Access) keepRoleBinding(ctx context.Context, cluster, role string, grou
 	k := keeper[*rbacv1.RoleBinding]{
 		what: "RoleBinding " + cluster + "/" + name, client: a.hub.RbacV1().RoleBindings(cluster), wanted: wanted,
 		fix: func(have *rbacv1.RoleBinding) (changed, replace bool) {
-			changed = label(have, cluster)
+			changed = a.label(have, cluster)
 			if len(groups) > 0 && !equality.Semantic.DeepEqual(have.Subjects, wanted.Subjects) {
 				have.Subjects, changed = wanted.Subjects, true
 			}
@@ -196,11 +198,13 @@ func (a *Access) keepLease(ctx context.Context, cluster string, leaseDurationSec
 	now := metav1.NewMicroTime(time.Now())
 	k := keeper[*coordinationv1.Lease]{
 		what: "Lease " + cluster + "/" + LeaseName, client: a.hub.CoordinationV1().Leases(cluster),
-		wanted: &coordinationv1.Lease{ObjectMeta: accessMeta(cluster, LeaseName, cluster), Spec: coordinationv1.LeaseSpec{
+		wanted: &coordinationv1.Lease{ObjectMeta: a.meta(cluster, LeaseName, cluster), Spec: coordinationv1.LeaseSpec{
 			HolderIdentity: new(LeaseName), LeaseDurationSeconds: &leaseDurationSeconds, AcquireTime: &now, RenewTime: &now,
 		}},
 		// All else of it is the agent's; the server itself has no right to change one.
-		fix: func(have *coordinationv1.Lease) (changed, replace bool) { return false, label(have, cluster) },
+		fix: func(have *coordinationv1.Lease) (changed, replace bool) {
+			return false, have.Labels[clusterv1.ClusterNameLabel] != cluster
+		},
 	}
 	if a.cached != nil {
 		k.cached = a.cached.Leases.Leases(cluster).Get
@@ -208,23 +212,32 @@ func (a *Access) keepLease(ctx context.Context, cluster string, leaseDurationSec
 	return k.keep(ctx, write)
 }
 
-func accessMeta(namespace, name, cluster string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: cluster}}
+func (a *Access) meta(namespace, name, cluster string) metav1.ObjectMeta {
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: name}
+	a.label(&meta, cluster)
+	return meta
 }
 
-// label labels an object with the name of a cluster, and tells whether that is a change.
-func label(object metav1.Object, cluster string) bool {
-	labels := object.GetLabels()
-	if labels[clusterv1.ClusterNameLabel] == cluster {
-		return false
-	}
-	labels = maps.Clone(labels)
+// label gives an object its labels, and reports whether that is a change.
+func (a *Access) label(object metav1.Object, cluster string) bool {
+	labels, changed := maps.Clone(object.GetLabels()), false
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	labels[clusterv1.ClusterNameLabel] = cluster
-	object.SetLabels(labels)
-	return true
+	wanted := maps.Clone(a.Labels)
+	if wanted == nil {
+		wanted = map[string]string{}
+	}
+	wanted[clusterv1.ClusterNameLabel] = cluster
+	for key, value := range wanted {
+		if has, ok := labels[key]; !ok || has != value {
+			labels[key], changed = value, true
+		}
+	}
+	if changed {
+		object.SetLabels(labels)
+	}
+	return changed
 }
 
 // setRules gives a role exactly these rules, and tells whether that is a change. With

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -51,7 +52,7 @@ func TestUnchangedAccessCostsNoRequest(t *testing.T) {
 	hub := fake.NewClientset()
 	live := NewAccess(hub, nil)
 	for i := range clusters {
-		if err := live.Grant(t.Context(), fmt.Sprintf("cluster%d", i), clusterv1.AgentGroups(fmt.Sprintf("cluster%d", i))[:1], 60); err != nil {
+		if err := live.Grant(t.Context(), fmt.Sprintf("cluster%d", i), Agents{Groups: clusterv1.AgentGroups(fmt.Sprintf("cluster%d", i))[:1]}, 60); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -59,10 +60,10 @@ func TestUnchangedAccessCostsNoRequest(t *testing.T) {
 	hub.ClearActions()
 	for i := range clusters {
 		name := fmt.Sprintf("cluster%d", i)
-		if complete, err := access.Granted(t.Context(), name, clusterv1.AgentGroups(name)[:1], 60); err != nil || !complete {
+		if complete, err := access.Granted(t.Context(), name, Agents{Groups: clusterv1.AgentGroups(name)[:1]}, 60); err != nil || !complete {
 			t.Fatalf("access of %s is complete: %t, %v", name, complete, err)
 		}
-		if err := access.Grant(t.Context(), name, clusterv1.AgentGroups(name)[:1], 60); err != nil {
+		if err := access.Grant(t.Context(), name, Agents{Groups: clusterv1.AgentGroups(name)[:1]}, 60); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -74,7 +75,7 @@ func TestUnchangedAccessCostsNoRequest(t *testing.T) {
 // What differs is written, and nothing beside.
 func TestOnlyDifferencesAreWritten(t *testing.T) {
 	hub := fake.NewClientset()
-	if err := NewAccess(hub, nil).Grant(t.Context(), "cluster1", clusterv1.AgentGroups("cluster1")[:1], 60); err != nil {
+	if err := NewAccess(hub, nil).Grant(t.Context(), "cluster1", Agents{Groups: clusterv1.AgentGroups("cluster1")[:1]}, 60); err != nil {
 		t.Fatal(err)
 	}
 	if err := hub.RbacV1().RoleBindings("cluster1").Delete(t.Context(), bindingName("cluster1", "inventory"), metav1.DeleteOptions{}); err != nil {
@@ -82,13 +83,13 @@ func TestOnlyDifferencesAreWritten(t *testing.T) {
 	}
 	access := cachedAccess(t, hub)
 	hub.ClearActions()
-	if complete, err := access.Granted(t.Context(), "cluster1", clusterv1.AgentGroups("cluster1")[:1], 60); err != nil || complete {
+	if complete, err := access.Granted(t.Context(), "cluster1", Agents{Groups: clusterv1.AgentGroups("cluster1")[:1]}, 60); err != nil || complete {
 		t.Errorf("without a binding it is complete: %t, %v", complete, err)
 	}
 	if made := writes(hub); len(made) > 0 {
 		t.Errorf("to look made %v", made)
 	}
-	if err := access.Grant(t.Context(), "cluster1", clusterv1.AgentGroups("cluster1")[:1], 60); err != nil {
+	if err := access.Grant(t.Context(), "cluster1", Agents{Groups: clusterv1.AgentGroups("cluster1")[:1]}, 60); err != nil {
 		t.Fatal(err)
 	}
 	if made := writes(hub); len(made) != 1 || made[0] != "create rolebindings" {
@@ -109,7 +110,7 @@ func TestBindingsHaveTheGroupsOfTheDriver(t *testing.T) {
 			hub := fake.NewClientset()
 			access := NewAccess(hub, nil)
 			for _, groups := range [][]string{step.before, step.groups} {
-				if err := access.Grant(t.Context(), "cluster1", groups, 60); err != nil {
+				if err := access.Grant(t.Context(), "cluster1", Agents{Groups: groups}, 60); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -138,10 +139,10 @@ func TestOutdatedCache(t *testing.T) {
 	hub := fake.NewClientset()
 	access := cachedAccess(t, hub)
 	// The caches may have seen none of it when it is granted again.
-	if err := NewAccess(hub, nil).Grant(t.Context(), "cluster1", clusterv1.AgentGroups("cluster1")[:1], 60); err != nil {
+	if err := NewAccess(hub, nil).Grant(t.Context(), "cluster1", Agents{Groups: clusterv1.AgentGroups("cluster1")[:1]}, 60); err != nil {
 		t.Fatal(err)
 	}
-	if err := access.Grant(t.Context(), "cluster1", clusterv1.AgentGroups("cluster1")[:1], 60); err != nil {
+	if err := access.Grant(t.Context(), "cluster1", Agents{Groups: clusterv1.AgentGroups("cluster1")[:1]}, 60); err != nil {
 		t.Errorf("what is there already: %v", err)
 	}
 	hub.PrependReactor("update", "clusterroles", onceConflict())
@@ -154,7 +155,7 @@ func TestOutdatedCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
-		if err := access.Grant(ctx, "cluster1", clusterv1.AgentGroups("cluster1")[:1], 60); err != nil {
+		if err := access.Grant(ctx, "cluster1", Agents{Groups: clusterv1.AgentGroups("cluster1")[:1]}, 60); err != nil {
 			return false, err
 		}
 		role, err := hub.RbacV1().ClusterRoles().Get(ctx, accessName("cluster1"), metav1.GetOptions{})
@@ -180,7 +181,7 @@ func onceConflict() clienttesting.ReactionFunc {
 func TestRevokeGoesOn(t *testing.T) {
 	hub := fake.NewClientset()
 	access := NewAccess(hub, nil)
-	if err := access.Grant(t.Context(), "cluster1", clusterv1.AgentGroups("cluster1")[:1], 60); err != nil {
+	if err := access.Grant(t.Context(), "cluster1", Agents{Groups: clusterv1.AgentGroups("cluster1")[:1]}, 60); err != nil {
 		t.Fatal(err)
 	}
 	broken := true
@@ -210,12 +211,47 @@ func TestRevokeGoesOn(t *testing.T) {
 func TestTerminatingNamespace(t *testing.T) {
 	now := metav1.Now()
 	hub := fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "cluster1", DeletionTimestamp: &now, Finalizers: []string{"kubernetes"}}})
-	err := NewAccess(hub, nil).Grant(t.Context(), "cluster1", clusterv1.AgentGroups("cluster1")[:1], 60)
+	err := NewAccess(hub, nil).Grant(t.Context(), "cluster1", Agents{Groups: clusterv1.AgentGroups("cluster1")[:1]}, 60)
 	if !errors.Is(err, ErrTerminating) {
 		t.Errorf("it says %v", err)
 	}
 	bindings, err := hub.RbacV1().RoleBindings("cluster1").List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(bindings.Items) > 0 {
 		t.Errorf("%d RoleBindings were made: %v", len(bindings.Items), err)
+	}
+}
+
+// What is made for a cluster has the labels of the server, and keeps those of others.
+func TestLabels(t *testing.T) {
+	hub := fake.NewClientset()
+	access := NewAccess(hub, nil)
+	agents := Agents{Groups: clusterv1.AgentGroups("cluster1")[:1]}
+	if err := access.Grant(t.Context(), "cluster1", agents, 60); err != nil {
+		t.Fatal(err)
+	}
+	role, err := hub.RbacV1().ClusterRoles().Get(t.Context(), accessName("cluster1"), metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	role.Labels["theirs"] = "stays"
+	if _, err := hub.RbacV1().ClusterRoles().Update(t.Context(), role, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	access.Labels = map[string]string{"example.com/team": "blue"}
+	for range 2 {
+		if err := access.Grant(t.Context(), "cluster1", agents, 60); err != nil {
+			t.Fatal(err)
+		}
+	}
+	role, err = hub.RbacV1().ClusterRoles().Get(t.Context(), accessName("cluster1"), metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"theirs": "stays", "example.com/team": "blue", clusterv1.ClusterNameLabel: "cluster1"}
+	if !maps.Equal(role.Labels, want) {
+		t.Errorf("labels = %v, want %v", role.Labels, want)
+	}
+	if complete, err := access.Granted(t.Context(), "cluster1", agents, 60); err != nil || !complete {
+		t.Errorf("Granted = %v, %v, want true", complete, err)
 	}
 }

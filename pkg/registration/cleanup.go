@@ -60,6 +60,11 @@ func (c *Controller) cleanUp(ctx context.Context, cluster *clusterv1.ManagedClus
 		return waitPeriod, nil // the cache lags behind one that was replaced
 	}
 	c.census.set(name, "")
+	if cluster != nil && Draining(cluster) {
+		if over, again, err := c.drain(ctx, cluster); err != nil || !over {
+			return again, err
+		}
+	}
 	left, err := c.remove(ctx, name, cluster, record)
 	if err != nil {
 		countFailure(record, operationCleanUp)

@@ -59,9 +59,14 @@ func (c *Controller) setRecord(ctx context.Context, record *registerv1alpha1.Man
 // that it is so of the ManagedCluster that it is stored in.
 func (c *Controller) setAccepted(ctx context.Context, cluster *clusterv1.ManagedCluster, condition metav1.Condition, decided func(*clusterv1.ManagedCluster) bool) error {
 	condition.Type = clusterv1.ManagedClusterConditionHubAccepted
+	return c.setCondition(ctx, cluster, condition, decided)
+}
+
+// setCondition stores a condition, if holds still says so of the ManagedCluster that it is stored in.
+func (c *Controller) setCondition(ctx context.Context, cluster *clusterv1.ManagedCluster, condition metav1.Condition, holds func(*clusterv1.ManagedCluster) bool) error {
 	current := cluster
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		if current.UID != cluster.UID || !decided(current) {
+		if current.UID != cluster.UID || !holds(current) {
 			return nil
 		}
 		update := current.DeepCopy()

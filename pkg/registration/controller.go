@@ -14,8 +14,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	kubeinformers "k8s.io/client-go/informers"
+	certificatesinformers "k8s.io/client-go/informers/certificates/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -27,6 +29,7 @@ import (
 	registerinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/register/v1alpha1"
 	clusterlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/cluster/v1"
 	registerlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/register/v1alpha1"
+	worklisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
@@ -41,8 +44,8 @@ const (
 	refusedPeriod = 30 * time.Second
 )
 
-// Options are what a Controller needs. All but AutoApproval, VerifyPeriod and Clock
-// are required.
+// Options are what a Controller needs. All but Requests, AutoApproval,
+// VerifyPeriod and Clock are required.
 type Options struct {
 	Clusters clusterclient.ManagedClustersGetter
 	// ClusterInformer and Registrations feed the controller; the caller starts them.
@@ -57,8 +60,18 @@ type Options struct {
 	// HubInformers have the objects of the hub with the label of a cluster's name. The
 	// caller starts them.
 	HubInformers kubeinformers.SharedInformerFactory
-	Works        workclient.ManifestWorksGetter
-	Decisions    Decisions
+	// Requests are the certificate requests whose coming and going changes the rules of a
+	// driver; nil if no driver depends on them. The caller starts it.
+	Requests certificatesinformers.CertificateSigningRequestInformer
+	Works    workclient.ManifestWorksGetter
+	// CachedWorks knows most of them without asking.
+	CachedWorks worklisters.ManifestWorkLister
+	// DrainTimeout is how long the agent of a deleted cluster may take to remove what the hub
+	// delivered, before it loses its access.
+	DrainTimeout time.Duration
+	// Events receives the events of ManagedClusters.
+	Events    events.EventRecorder
+	Decisions Decisions
 	// EnsureRecord makes the registration of a cluster that has none.
 	EnsureRecord func(ctx context.Context, cluster *clusterv1.ManagedCluster) error
 	AutoApproval AutoApproval
@@ -74,7 +87,7 @@ func (o *Options) complete() error {
 	}{
 		{"Clusters", o.Clusters == nil}, {"ClusterInformer", o.ClusterInformer == nil}, {"Registrations", o.Registrations == nil},
 		{"Records", o.Records == nil}, {"Drivers", len(o.Drivers) == 0}, {"Access", o.Access == nil}, {"Hub", o.Hub == nil},
-		{"HubInformers", o.HubInformers == nil}, {"Works", o.Works == nil}, {"Decisions", o.Decisions == nil},
+		{"HubInformers", o.HubInformers == nil}, {"Works", o.Works == nil}, {"CachedWorks", o.CachedWorks == nil}, {"Events", o.Events == nil}, {"Decisions", o.Decisions == nil},
 		{"EnsureRecord", o.EnsureRecord == nil},
 	}
 	for _, option := range required {
@@ -116,6 +129,9 @@ type Controller struct {
 	access       *Access
 	hub          kubernetes.Interface
 	works        workclient.ManifestWorksGetter
+	cachedWorks  worklisters.ManifestWorkLister
+	drainTimeout time.Duration
+	events       events.EventRecorder
 	decisions    Decisions
 	ensureRecord func(context.Context, *clusterv1.ManagedCluster) error
 	autoApproval AutoApproval
@@ -134,7 +150,7 @@ func NewController(o Options) (*Controller, error) {
 	registerMetrics()
 	c := &Controller{
 		clusters: o.Clusters, lister: o.ClusterInformer.Lister(), records: o.Records, cached: o.Registrations.Lister(),
-		drivers: o.Drivers, access: o.Access, hub: o.Hub, works: o.Works, decisions: o.Decisions, ensureRecord: o.EnsureRecord,
+		drivers: o.Drivers, access: o.Access, hub: o.Hub, works: o.Works, cachedWorks: o.CachedWorks, drainTimeout: o.DrainTimeout, events: o.Events, decisions: o.Decisions, ensureRecord: o.EnsureRecord,
 		autoApproval: o.AutoApproval, period: o.VerifyPeriod, clock: o.Clock, census: newCensus(),
 	}
 	hub := o.HubInformers
@@ -152,6 +168,9 @@ func NewController(o Options) (*Controller, error) {
 			// What is in a Lease is the agent's, and changes all the time.
 			{Informer: hub.Coordination().V1().Leases().Informer(), Keys: accessKeys, Ignore: func(_, _ any) bool { return true }},
 		},
+	}
+	if o.Requests != nil {
+		c.loop.Feeds = append(c.loop.Feeds, reconcile.Feed{Informer: o.Requests.Informer(), Keys: labelledKeys, Ignore: func(_, _ any) bool { return true }})
 	}
 	for _, driver := range o.Drivers {
 		c.identities = append(c.identities, newIdentities(c, driver, o.ClusterInformer.Informer(), o.Registrations.Informer()))
@@ -312,7 +331,7 @@ func (c *Controller) grant(ctx context.Context, cluster *clusterv1.ManagedCluste
 	if !ready(record) {
 		return 0, c.pending(ctx, cluster, record)
 	}
-	complete, err := c.access.Granted(ctx, cluster.Name, GroupsOf(c.drivers, record), cluster.Spec.LeaseDurationSeconds)
+	complete, err := c.access.Granted(ctx, cluster.Name, AgentsOf(c.drivers, record), cluster.Spec.LeaseDurationSeconds)
 	if err != nil {
 		return 0, err
 	}
@@ -358,7 +377,7 @@ func (c *Controller) makeAccess(ctx context.Context, cluster *clusterv1.ManagedC
 			return cluster, false, err
 		}
 	}
-	if err := c.access.Grant(ctx, cluster.Name, GroupsOf(c.drivers, stored), cluster.Spec.LeaseDurationSeconds); err != nil {
+	if err := c.access.Grant(ctx, cluster.Name, AgentsOf(c.drivers, stored), cluster.Spec.LeaseDurationSeconds); err != nil {
 		return cluster, false, err
 	}
 	// A denial revokes in its request. One that came while this granted would otherwise
@@ -462,7 +481,7 @@ func (c *Controller) deny(ctx context.Context, cluster *clusterv1.ManagedCluster
 			klog.FromContext(ctx).Info("revoked the access of a cluster", "cluster", cluster.Name, "driver", driverOf(record))
 		}
 	}
-	if err := c.access.Regroup(ctx, cluster.Name, GroupsOf(c.drivers, record)); err != nil {
+	if err := c.access.Regroup(ctx, cluster.Name, AgentsOf(c.drivers, record).Groups); err != nil {
 		return 0, err
 	}
 	cleaned := condition(registerv1alpha1.RegistrationCleanedUp, metav1.ConditionTrue, registerv1alpha1.ReasonCleanedUp, "Nothing is left of the access of the cluster.")

@@ -169,10 +169,10 @@ func testAccess(t *testing.T, hub *realHub) {
 	}
 	access, ctx := registration.NewAccess(server, nil), t.Context()
 	for _, name := range []string{"access", "access-2"} {
-		if err := access.Grant(ctx, name, clusterv1.AgentGroups(name)[:1], 60); err != nil {
+		if err := access.Grant(ctx, name, registration.Agents{Groups: clusterv1.AgentGroups(name)[:1]}, 60); err != nil {
 			t.Fatal(err)
 		}
-		if complete, err := access.Granted(ctx, name, clusterv1.AgentGroups(name)[:1], 60); err != nil || !complete {
+		if complete, err := access.Granted(ctx, name, registration.Agents{Groups: clusterv1.AgentGroups(name)[:1]}, 60); err != nil || !complete {
 			t.Fatalf("access of %s is complete: %t, %v", name, complete, err)
 		}
 	}
@@ -225,7 +225,7 @@ func testAccess(t *testing.T, hub *realHub) {
 
 	// The driver of a denied cluster may change. Its former groups lose what a denial leaves.
 	groups := clusterv1.AgentGroups("access-3")
-	if err := access.Grant(ctx, "access-3", groups[:1], 60); err != nil {
+	if err := access.Grant(ctx, "access-3", registration.Agents{Groups: groups[:1]}, 60); err != nil {
 		t.Fatal(err)
 	}
 	if err := access.Revoke(ctx, "access-3"); err != nil {
@@ -250,7 +250,7 @@ func testAccess(t *testing.T, hub *realHub) {
 
 	// The roles of all clusters belong to none of them.
 	for _, name := range []string{"work", "kube-system", "default"} {
-		if err := access.Grant(ctx, name, clusterv1.AgentGroups(name)[:1], 60); err == nil {
+		if err := access.Grant(ctx, name, registration.Agents{Groups: clusterv1.AgentGroups(name)[:1]}, 60); err == nil {
 			t.Errorf("a cluster named %s was granted access", name)
 		}
 		if _, err := access.Remove(ctx, name); err != nil {

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
@@ -37,6 +40,129 @@ func (f *fleet) deleteCluster(t *testing.T, name string) {
 	}
 }
 
+// addWorks creates ManifestWorks that an agent holds, with their cleanup priorities.
+func (f *fleet) addWorks(t *testing.T, cluster string, priorities map[string]string) {
+	t.Helper()
+	for name, priority := range priorities {
+		work := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{workv1.ManifestWorkFinalizer}}}
+		if priority != "" {
+			work.Annotations = map[string]string{clusterv1.CleanupPriorityAnnotation: priority}
+		}
+		if _, err := f.ours.WorkV1().ManifestWorks(cluster).Create(t.Context(), work, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// deletes returns nil if exactly these ManifestWorks of a cluster are being deleted, and the
+// condition Deleting names all that are left.
+func (f *fleet) deletes(ctx context.Context, cluster string, want ...string) error {
+	works, err := f.ours.WorkV1().ManifestWorks(cluster).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	mc, err := f.ours.ClusterV1().ManagedClusters().Get(ctx, cluster, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	deleting := meta.FindStatusCondition(mc.Status.Conditions, clusterv1.ManagedClusterConditionDeleting)
+	if deleting == nil || deleting.Reason != clusterv1.ReasonResourceRemaining {
+		return fmt.Errorf("the condition Deleting is %v", deleting)
+	}
+	var got []string
+	for _, work := range works.Items {
+		if work.DeletionTimestamp != nil {
+			got = append(got, work.Name)
+		}
+		if !strings.Contains(deleting.Message, work.Name) {
+			return fmt.Errorf("%q does not name %s", deleting.Message, work.Name)
+		}
+	}
+	if slices.Sort(got); !slices.Equal(got, want) {
+		return fmt.Errorf("being deleted: %v, want %v", got, want)
+	}
+	return nil
+}
+
+func (f *fleet) releaseWork(t *testing.T, cluster, name string) {
+	t.Helper()
+	if _, err := f.ours.WorkV1().ManifestWorks(cluster).Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A deleted cluster keeps its access until its agent has removed its works, which are deleted
+// in the order of their priorities.
+func testDrained(t *testing.T, hub *realHub) {
+	f := hub.fleet("drained")
+	f.drain = time.Hour
+	f.create(t, "drained", arnOf("drained"))
+	f.serve(t, 0)
+	f.accept(t, "drained")
+	eventually(t, "the cluster can work", func(ctx context.Context) error { return f.works(ctx, "drained") })
+	f.addWorks(t, "drained", map[string]string{"first": "", "invalid": "101", "second": "20", "last": "100"})
+	f.deleteCluster(t, "drained")
+	eventually(t, "the first works are deleted", func(ctx context.Context) error { return f.deletes(ctx, "drained", "first", "invalid") })
+	if err := f.mayOnly(t.Context(), "drained", whenAccepted...); err != nil {
+		t.Errorf("the cluster has lost its access: %v", err)
+	}
+	f.releaseWork(t, "drained", "first")
+	f.releaseWork(t, "drained", "invalid")
+	eventually(t, "the second is deleted", func(ctx context.Context) error { return f.deletes(ctx, "drained", "second") })
+	f.releaseWork(t, "drained", "second")
+	eventually(t, "the last is deleted", func(ctx context.Context) error { return f.deletes(ctx, "drained", "last") })
+	f.releaseWork(t, "drained", "last")
+	eventually(t, "nothing is left", func(ctx context.Context) error {
+		return errors.Join(f.isGone(ctx, "drained"), f.mayOnly(ctx, "drained"))
+	})
+	if len(f.events.Events) > 0 {
+		t.Errorf("there is the event %q", <-f.events.Events)
+	}
+}
+
+// A cluster that is denied while it is drained loses its access at once.
+func testDrainDenied(t *testing.T, hub *realHub) {
+	f := hub.fleet("drain-denied")
+	f.drain = time.Hour
+	f.create(t, "drain-denied", arnOf("drain-denied"))
+	f.serve(t, 0)
+	f.accept(t, "drain-denied")
+	eventually(t, "the cluster can work", func(ctx context.Context) error { return f.works(ctx, "drain-denied") })
+	f.addWork(t, "drain-denied")
+	f.deleteCluster(t, "drain-denied")
+	eventually(t, "its work is deleted", func(ctx context.Context) error { return f.deletes(ctx, "drain-denied", "work") })
+	if _, err := f.ours.ClusterV1().ManagedClusters().Patch(t.Context(), "drain-denied", types.MergePatchType, []byte(`{"spec":{"hubAcceptsClient":false}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "nothing is left", func(ctx context.Context) error {
+		return errors.Join(f.isGone(ctx, "drain-denied"), f.mayOnly(ctx, "drain-denied"))
+	})
+}
+
+// An agent that removes nothing holds a deleted cluster for a time only, and an event names
+// what may remain.
+func testDrainTimesOut(t *testing.T, hub *realHub) {
+	f := hub.fleet("drain-timeout")
+	f.drain = 2 * time.Second
+	f.create(t, "drain-timeout", arnOf("drain-timeout"))
+	f.serve(t, 0)
+	f.accept(t, "drain-timeout")
+	eventually(t, "the cluster can work", func(ctx context.Context) error { return f.works(ctx, "drain-timeout") })
+	f.addWork(t, "drain-timeout")
+	f.deleteCluster(t, "drain-timeout")
+	eventually(t, "nothing is left", func(ctx context.Context) error {
+		return errors.Join(f.isGone(ctx, "drain-timeout"), f.mayOnly(ctx, "drain-timeout"))
+	})
+	select {
+	case event := <-f.events.Events:
+		if !strings.Contains(event, clusterv1.ReasonDrainTimedOut) || !strings.Contains(event, "ManifestWorks work") {
+			t.Errorf("the event is %q", event)
+		}
+	default:
+		t.Error("there is no event")
+	}
+}
+
 // TestController runs against a real control plane.
 func TestController(t *testing.T) {
 	hub := startHub(t)
@@ -46,6 +172,7 @@ func TestController(t *testing.T) {
 		"stripped": testStripped, "namespace": testNamespaceDeleted, "left": testLeft, "withdrawn": testWithdrawn,
 		"auto": testAutoApproval, "driver-off": testDriverOff, "foreign-namespace": testForeignNamespace, "older-namespace": testOlderNamespace,
 		"no-record": testNoRecord, "access": testAccess, "crash": testCrashes, "deleted-meanwhile": testDeletedMeanwhile,
+		"drained": testDrained, "drain-denied": testDrainDenied, "drain-times-out": testDrainTimesOut,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -328,7 +455,7 @@ func testDeniedHalfWay(t *testing.T, hub *realHub) {
 	})
 	// Somebody, or an older server, had made more.
 	access := registration.NewAccess(f.admin, nil)
-	if err := access.Grant(t.Context(), "halfway", clusterv1.AgentGroups("halfway")[1:], 60); err != nil {
+	if err := access.Grant(t.Context(), "halfway", registration.Agents{Groups: clusterv1.AgentGroups("halfway")[1:]}, 60); err != nil {
 		t.Fatal(err)
 	}
 	f.deny(t, "halfway")

@@ -52,7 +52,7 @@ func rights(cluster string) map[string]authorizationv1.ResourceAttributes {
 }
 
 var (
-	whenAccepted = []string{"look at itself", "update itself", "report its status", "request certificates", "renew its own certificate", "read its works"}
+	whenAccepted = []string{"look at itself", "update itself", "report its status", "renew its own certificate", "read its works"}
 	whenDenied   = []string{"look at itself"}
 )
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +23,7 @@ import (
 	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/retry"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
@@ -285,7 +287,8 @@ func (csrDriver) Name() registerv1alpha1.RegistrationDriver { return registerv1a
 func (csrDriver) Groups(r *registerv1alpha1.ManagedClusterRegistration) []string {
 	return clusterv1.AgentGroups(r.Name)[:1]
 }
-func (csrDriver) Refuses(*registerv1alpha1.ManagedClusterRegistration) string { return "" }
+func (csrDriver) Rules(*registerv1alpha1.ManagedClusterRegistration) []rbacv1.PolicyRule { return nil }
+func (csrDriver) Refuses(*registerv1alpha1.ManagedClusterRegistration) string            { return "" }
 func (csrDriver) Provision(context.Context, *registerv1alpha1.ManagedClusterRegistration, bool) error {
 	return nil
 }
@@ -302,13 +305,16 @@ type fleet struct {
 	records *storedRecords
 	auto    registration.AutoApproval
 	drivers func([]registration.Driver) []registration.Driver
+	// drain is how long deleted clusters keep their access, and events receives events.
+	drain  time.Duration
+	events *events.FakeRecorder
 	// only is the one cluster that the server sees; all if empty.
 	only string
 }
 
 func (h *realHub) fleet(only string) *fleet {
 	return &fleet{
-		realHub: h, only: only, account: &account{has: map[string]irsa.Desired{}},
+		realHub: h, only: only, events: events.NewFakeRecorder(100), account: &account{has: map[string]irsa.Desired{}},
 		records: &storedRecords{client: h.ours.RegisterV1alpha1().RESTClient(), read: h.ours, reserved: map[string]types.UID{}},
 	}
 }
@@ -357,11 +363,13 @@ func (f *fleet) serve(t *testing.T, crashAfter int) *running {
 	if f.drivers != nil {
 		drivers = f.drivers(drivers)
 	}
+	works := externalversions.NewSharedInformerFactoryWithOptions(ours, 0, externalversions.WithNamespace(f.only))
 	controller, err := registration.NewController(registration.Options{
 		Clusters: ours.ClusterV1(), ClusterInformer: own.Cluster().V1().ManagedClusters(),
 		Registrations: own.Register().V1alpha1().ManagedClusterRegistrations(), Records: records,
 		Drivers: drivers, Access: registration.NewAccess(hub, registration.CachedFrom(labelled)), Hub: hub,
 		HubInformers: labelled, Works: ours.WorkV1(), Decisions: decider{ours},
+		CachedWorks: works.Work().V1().ManifestWorks().Lister(), DrainTimeout: f.drain, Events: f.events,
 		EnsureRecord: func(ctx context.Context, mc *clusterv1.ManagedCluster) error {
 			_, err := records.Create(ctx, recordOf(mc, ""))
 			return err
@@ -373,6 +381,7 @@ func (f *fleet) serve(t *testing.T, crashAfter int) *running {
 	}
 	own.Start(ctx.Done())
 	labelled.Start(ctx.Done())
+	works.Start(ctx.Done())
 	go func() {
 		defer close(r.done)
 		controller.Run(ctx)

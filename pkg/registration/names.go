@@ -65,15 +65,23 @@ func clusterRoleRef(name string) rbacv1.RoleRef {
 	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}
 }
 
-// GroupsOf returns the groups of the hub that the agents of a cluster need, by the
-// driver of its registration; nil if the server knows none of that.
-func GroupsOf(drivers []Driver, registration *registerv1alpha1.ManagedClusterRegistration) []string {
+// Agents are the agents of a cluster, as their driver knows them.
+type Agents struct {
+	// Groups are the groups of the hub that they are in.
+	Groups []string
+	// Rules are what they may do on the hub because of their driver.
+	Rules []rbacv1.PolicyRule
+}
+
+// AgentsOf returns the agents of a cluster by the driver of its registration. They are empty
+// if the server does not run that driver.
+func AgentsOf(drivers []Driver, registration *registerv1alpha1.ManagedClusterRegistration) Agents {
 	for _, driver := range drivers {
 		if driver.Name() == registration.Spec.Driver {
-			return driver.Groups(registration)
+			return Agents{Groups: driver.Groups(registration), Rules: driver.Rules(registration)}
 		}
 	}
-	return nil
+	return Agents{}
 }
 
 // agentSubjects returns the groups as subjects of a binding.
@@ -92,12 +100,9 @@ func deniedRules(cluster string) []rbacv1.PolicyRule {
 	}}
 }
 
-func acceptedRules(cluster string) []rbacv1.PolicyRule {
+func acceptedRules(cluster string, ofDriver []rbacv1.PolicyRule) []rbacv1.PolicyRule {
 	own := []string{cluster}
-	return []rbacv1.PolicyRule{{
-		APIGroups: []string{"certificates.k8s.io"}, Resources: []string{"certificatesigningrequests"},
-		Verbs: []string{"create", "get", "list", "watch"},
-	}, {
+	return append([]rbacv1.PolicyRule{{
 		// The empty name is that of reviews without one, by which public klusterlets find out
 		// whether they are connected.
 		APIGroups: []string{"register.open-cluster-management.io"}, Resources: []string{"managedclusters/clientcertificates"},
@@ -108,5 +113,5 @@ func acceptedRules(cluster string) []rbacv1.PolicyRule {
 	}, {
 		APIGroups: []string{"cluster.open-cluster-management.io"}, Resources: []string{"managedclusters/status"},
 		ResourceNames: own, Verbs: []string{"patch", "update"},
-	}}
+	}}, ofDriver...)
 }

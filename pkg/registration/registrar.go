@@ -348,6 +348,9 @@ func (r *Registrar) Updated(ctx context.Context, mc, old *clusterv1.ManagedClust
 // Deleted does what follows from the deletion of a ManagedCluster. gone says that
 // nothing holds it any more.
 func (r *Registrar) Deleted(ctx context.Context, mc *clusterv1.ManagedCluster, gone bool) {
+	if !gone && mc.Spec.HubAcceptsClient {
+		return // the controller has the agent remove what the hub delivered first
+	}
 	if r.Gate != nil {
 		r.Gate.Deleted(mc)
 	}

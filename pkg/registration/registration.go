@@ -17,6 +17,7 @@ import (
 	"context"
 	"errors"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
@@ -65,6 +66,9 @@ type Driver interface {
 	// Groups returns the groups of the hub that the agents of a cluster are in by this
 	// driver. RBAC is bound to no others.
 	Groups(registration *registerv1alpha1.ManagedClusterRegistration) []string
+	// Rules returns what the agents of a cluster may do on the hub by this driver, in addition
+	// to what the agents of all clusters may do with their own cluster.
+	Rules(registration *registerv1alpha1.ManagedClusterRegistration) []rbacv1.PolicyRule
 	// Refuses tells why a cluster cannot be accepted as it is registered; empty if it can.
 	Refuses(registration *registerv1alpha1.ManagedClusterRegistration) string
 	// Provision makes what an accepted cluster needs in addition to RBAC, and repairs it. It may

@@ -120,9 +120,10 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (time
 	}
 
 	seen := observation{}
-	switch _, err := c.clusters.Get(permission.Namespace); {
+	switch cluster, err := c.clusters.Get(permission.Namespace); {
 	case err == nil:
-		seen.clusterExists = true
+		// The registration of a deleted cluster deletes its works.
+		seen.clusterExists = cluster.DeletionTimestamp == nil
 	case !apierrors.IsNotFound(err):
 		return 0, err
 	}

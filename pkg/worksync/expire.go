@@ -35,6 +35,10 @@ func expiry(work *workv1.ManifestWork) (time.Time, bool) {
 	if work.DeletionTimestamp != nil || option == nil || option.TTLSecondsAfterFinished == nil {
 		return time.Time{}, false
 	}
+	// The controller of the ManifestWorkReplicaSet would make it anew, again and again.
+	if _, owned := work.Labels[workv1.ManifestWorkReplicaSetLabel]; owned {
+		return time.Time{}, false
+	}
 	complete := meta.FindStatusCondition(work.Status.Conditions, workv1.WorkComplete)
 	if complete == nil || complete.Status != metav1.ConditionTrue {
 		return time.Time{}, false

@@ -81,7 +81,7 @@ func judge(permission *rbacv1alpha1.ClusterPermission, seen observation) rbacv1a
 	switch {
 	case !seen.clusterExists:
 		set(rbacv1alpha1.ConditionValidation, metav1.ConditionFalse, reasonNotInClusterNamespace,
-			fmt.Sprintf("There is no ManagedCluster named %q; what was delivered stays.", permission.Namespace))
+			fmt.Sprintf("There is no ManagedCluster named %q, or it is being deleted.", permission.Namespace))
 	case !hasBindings(spec) && spec.RoleRefs == nil:
 		set(rbacv1alpha1.ConditionValidation, metav1.ConditionFalse, reasonNoBindings,
 			"There are no bindings, so nothing is granted.")

@@ -237,6 +237,11 @@ func TestExpiry(t *testing.T) {
 	if due, ok := expiry(work); !ok || !due.Equal(finished.Add(time.Minute)) {
 		t.Errorf("due %s (%t), want a minute after it finished", due, ok)
 	}
+	work.Labels = map[string]string{workv1.ManifestWorkReplicaSetLabel: "ns.set"}
+	if _, ok := expiry(work); ok {
+		t.Error("a work of a ManifestWorkReplicaSet expires")
+	}
+	work.Labels = nil
 	work.Status.Conditions[0].Status = metav1.ConditionFalse
 	if _, ok := expiry(work); ok {
 		t.Error("a work that has not finished expires")

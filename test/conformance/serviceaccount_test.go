@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/rest"
 
@@ -35,28 +36,50 @@ status:
       status: True
 `
 
-func TestSeedOfManagedServiceAccounts(t *testing.T) {
+// The sample of the proposal is accepted as it is written, with a boolean where its status has
+// a text, in each version. The status is not the client's to say.
+func TestSampleOfManagedServiceAccounts(t *testing.T) {
 	t.Parallel()
 	const namespace, name = "cluster-1", "my-foo-operator-serviceaccount"
 	shared.addCluster(t, namespace)
 	accounts := shared.dynamic.Resource(authenticationv1beta1.SchemeGroupVersion.WithResource("managedserviceaccounts")).Namespace(namespace)
-	for _, how := range [][]string{{"apply"}, {"apply", "--dry-run=server"}, {"apply", "--server-side", "--force-conflicts"}, {"replace"}, {"delete"}, {"create"}} {
-		if out, stderr, err := shared.kubectl(t, seed002, append(how, "--filename=-")...); err != nil {
-			t.Fatalf("kubectl %v: %v: %s%s", how, err, out, stderr)
+	for _, version := range []schema.GroupVersion{proxyv1alpha1.SchemeGroupVersion, authenticationv1alpha1.SchemeGroupVersion, authenticationv1beta1.SchemeGroupVersion} {
+		sample := strings.Replace(seed002, proxyv1alpha1.SchemeGroupVersion.String(), version.String(), 1)
+		for _, how := range [][]string{{"apply"}, {"apply"}, {"apply", "--dry-run=server"}, {"apply", "--server-side", "--force-conflicts"}, {"replace"}, {"delete"}, {"create"}, {"delete"}} {
+			if out, stderr, err := shared.kubectl(t, sample, append(how, "--filename=-")...); err != nil {
+				t.Fatalf("kubectl %v of %s: %v: %s%s", how, version, err, out, stderr)
+			}
+			if how[0] == "delete" {
+				continue
+			}
+			stored, err := accounts.Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			spec, _ := stored.Object["spec"].(map[string]any)
+			if audiences, _ := spec["audiences"].([]any); len(audiences) != 2 {
+				t.Errorf("kubectl %v of %s: spec = %v, want 2 audiences", how, version, spec)
+			}
+			if reports(stored, "AllServiceAccountPresent") {
+				t.Errorf("kubectl %v of %s set the status", how, version)
+			}
 		}
-		if how[0] == "delete" {
-			continue
-		}
-		stored, err := accounts.Get(t.Context(), name, metav1.GetOptions{})
+	}
+}
+
+// A client that wants no rotation is told that it gets it.
+func TestRotationWarns(t *testing.T) {
+	t.Parallel()
+	namespace := "p-" + rand.String(8)
+	shared.addCluster(t, namespace)
+	for enabled, want := range map[string]bool{"true": false, "false": true} {
+		out, stderr, err := shared.kubectl(t, `{"apiVersion":"authentication.open-cluster-management.io/v1beta1","kind":"ManagedServiceAccount",
+			"metadata":{"name":"rotated-`+enabled+`","namespace":"`+namespace+`"},"spec":{"rotation":{"enabled":`+enabled+`}}}`, "create", "--filename=-")
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("%v: %s%s", err, out, stderr)
 		}
-		spec, _ := stored.Object["spec"].(map[string]any)
-		if audiences, _ := spec["audiences"].([]any); len(audiences) != 2 {
-			t.Errorf("after kubectl %v it is stored as %v", how, spec)
-		}
-		if reports(stored, "AllServiceAccountPresent") {
-			t.Errorf("kubectl %v set the status", how)
+		if got := strings.Contains(out+stderr, "spec.rotation.enabled: false has no effect"); got != want {
+			t.Errorf("enabled: %s: warned = %v, want %v: %s", enabled, got, want, stderr)
 		}
 	}
 }

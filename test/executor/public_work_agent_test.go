@@ -489,11 +489,15 @@ func (a *publicWorkAgent) changesOrdinaryWorks(t *testing.T) {
 // finishes: the hub deletes a finished work when its time has come, and waits for the
 // agent to clean up as for any other deletion.
 func (a *publicWorkAgent) finishes(t *testing.T) {
-	for _, name := range []string{"finished", "finished-and-kept", "unfinished"} {
+	for _, name := range []string{"finished", "finished-and-kept", "finished-of-a-set", "unfinished"} {
 		a.given(t, name, false)
 		if name != "finished-and-kept" {
 			framework.Must(a.OCM.WorkV1().ManifestWorks(framework.Cluster1).Patch(t.Context(), name, types.MergePatchType,
 				[]byte(`{"spec":{"deleteOption":{"ttlSecondsAfterFinished":1}}}`), metav1.PatchOptions{}))(t)
+		}
+		if name == "finished-of-a-set" {
+			framework.Must(a.OCM.WorkV1().ManifestWorks(framework.Cluster1).Patch(t.Context(), name, types.MergePatchType,
+				[]byte(`{"metadata":{"labels":{"work.open-cluster-management.io/manifestworkreplicaset":"default.set"}}}`), metav1.PatchOptions{}))(t)
 		}
 		seen := framework.Must(a.patch(t, a.get(t, name), finalizers(workv1.ManifestWorkFinalizer)))(t)
 		status := publicStatus(seen.GetGeneration())
@@ -520,7 +524,7 @@ func (a *publicWorkAgent) finishes(t *testing.T) {
 	if _, err := a.works.Get(t.Context(), "finished", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("it is still there: %v", err)
 	}
-	for _, name := range []string{"finished-and-kept", "unfinished"} {
+	for _, name := range []string{"finished-and-kept", "finished-of-a-set", "unfinished"} {
 		if kept := a.get(t, name); kept.GetDeletionTimestamp() != nil {
 			t.Errorf("%s is being deleted", name)
 		}

@@ -14,6 +14,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 )
 
 const (
@@ -234,7 +236,7 @@ func (a *Agent) MountBootstrap(ctx context.Context) error {
 
 func (a *Agent) prepare(ctx context.Context) error {
 	user := AgentUser(a.clusterName)
-	if err := a.hub.WriteKubeconfig(a.hubKubeconfig(), user, AgentGroup(a.clusterName)); err != nil {
+	if err := a.hub.WriteKubeconfig(a.hubKubeconfig(), user, AgentGroup(a.clusterName), clusterv1.AllAgentsGroup); err != nil {
 		return err
 	}
 	grants, err := ReadManifests(filepath.Join(Root(), "artifacts", "agent", "managed"))

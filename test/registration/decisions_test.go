@@ -195,9 +195,6 @@ func TestRevocationIsInTheRequest(t *testing.T) {
 		"patch": func(name string, _ *rawCaller) (*rawCaller, attempt) {
 			return admin, try("PATCH", clustersPath+"/"+name, `{"spec":{"hubAcceptsClient":false}}`)
 		},
-		"delete": func(name string, _ *rawCaller) (*rawCaller, attempt) {
-			return admin, try("DELETE", clustersPath+"/"+name)
-		},
 		"withdraw": func(name string, _ *rawCaller) (*rawCaller, attempt) {
 			return admin, try("DELETE", registrationsPath+"/"+name+"/irsa")
 		},

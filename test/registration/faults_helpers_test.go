@@ -237,7 +237,7 @@ func (h *awsHub) hasAccess(ctx context.Context, cluster string, want access) err
 	}
 
 	wanted := map[string][]string{}
-	own, err := h.agentGroups(ctx, cluster)
+	own, requests, err := h.agents(ctx, cluster)
 	if err != nil {
 		return err
 	}
@@ -247,8 +247,7 @@ func (h *awsHub) hasAccess(ctx context.Context, cluster string, want access) err
 		wanted["ClusterRoleBinding "+name] = append([]string{name}, own...)
 	}
 	if want == fullAccess {
-		wanted["ClusterRole "+name] = slices.Sorted(slices.Values(append(look,
-			"certificatesigningrequests:create", "certificatesigningrequests:get", "certificatesigningrequests:list", "certificatesigningrequests:watch",
+		wanted["ClusterRole "+name] = slices.Sorted(slices.Values(append(append(look, requests...),
 			"managedclusters/clientcertificates:renew", "managedclusters/status:patch", "managedclusters/status:update",
 			"managedclusters:patch", "managedclusters:update")))
 		for _, role := range []string{"registration", "work", "serviceaccounts", "namespaces", "inventory"} {
@@ -262,22 +261,29 @@ func (h *awsHub) hasAccess(ctx context.Context, cluster string, want access) err
 	return nil
 }
 
-// agentGroups are the groups that the driver of a cluster gives its agents.
-func (h *awsHub) agentGroups(ctx context.Context, cluster string) ([]string, error) {
+// agents returns the groups that the driver of a cluster gives its agents, and what they may do
+// with requests for certificates, other than reading those that have a name of their own.
+func (h *awsHub) agents(ctx context.Context, cluster string) (groups, requests []string, err error) {
 	record, err := h.OCM.RegisterV1alpha1().ManagedClusterRegistrations().Get(ctx, cluster, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return nil, err
+		return nil, nil, err
 	}
 	certificates, accessEntries := clusterv1.AgentGroups(cluster)[:1], clusterv1.AgentGroups(cluster)[1:]
-	if h.byConfigMap || record.Spec.Driver != registerv1alpha1.DriverAWSIRSA {
-		return certificates, nil
+	if record.Spec.Driver != registerv1alpha1.DriverAWSIRSA {
+		return certificates, []string{"certificatesigningrequests:create"}, nil
 	}
-	return accessEntries, nil
+	if h.byConfigMap {
+		return certificates, nil, nil
+	}
+	return accessEntries, nil, nil
 }
 
 func verbs(rules []rbacv1.PolicyRule) []string {
 	var out []string
 	for _, rule := range rules {
+		if slices.Contains(rule.Resources, "certificatesigningrequests") && len(rule.ResourceNames) > 0 {
+			continue
+		}
 		for _, resource := range rule.Resources {
 			for _, verb := range rule.Verbs {
 				out = append(out, resource+":"+verb)

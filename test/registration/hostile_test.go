@@ -337,7 +337,7 @@ func TestHostileCluster(t *testing.T) {
 			t.Errorf("it is accepted again: %+v", mc)
 		}
 		framework.Eventually(t, "it cannot ask for certificates", func(ctx context.Context) error {
-			return answers(ctx, newRawCaller(t, config), rawRequest{method: "GET", path: "/apis/certificates.k8s.io/v1/certificatesigningrequests"}, 403)
+			return answers(ctx, newRawCaller(t, config), rawRequest{method: "POST", path: "/apis/certificates.k8s.io/v1/certificatesigningrequests", body: "{}"}, 403)
 		})
 	})
 	t.Run("deleted", func(t *testing.T) {
@@ -445,10 +445,21 @@ func (v *victim) certificates(t *testing.T, self string, config *rest.Config) {
 	bad["itself, labelled as another"] = askForCertificate(t, config, agentSubject(self, "agent"), labelledWith(other))
 
 	// Its own next certificate is approved, which comes after all the others.
-	renewed := h.issued(t, askForCertificate(t, config, agentSubject(self, "agent"), labelledWith(self)))
+	next := askForCertificate(t, config, agentSubject(self, "agent"), labelledWith(self))
+	renewed := h.issued(t, next)
 	if code, _ := newRawCaller(t, renewed).must(t, rawRequest{method: "GET", path: clustersPath + "/" + self}); code != 200 {
 		t.Errorf("with its next certificate it got %d", code)
 	}
+	// It reads the requests that it has made, and nobody else's, whatever their label.
+	framework.Eventually(t, "it reads its own request", func(ctx context.Context) error {
+		return answers(ctx, newRawCaller(t, config), rawRequest{method: "GET", path: requests + next.name}, 200)
+	})
+	ofOther := askForCertificate(t, h.Hub.AdminConfig(), agentSubject(other, "agent"), labelledWith(self))
+	v.refuses(t, config, []attempt{
+		try("GET", requests+ofOther.name), try("GET", strings.TrimSuffix(requests, "/")), try("GET", strings.TrimSuffix(requests, "/")+"?watch=true"),
+		try("GET", strings.TrimSuffix(requests, "/")+"?labelSelector="+clusterv1.ClusterNameLabel+"%3D"+self),
+		try("GET", strings.TrimSuffix(requests, "/")+"?fieldSelector=metadata.name%3D"+ofOther.name),
+	})
 	// The hub itself refuses to be asked for administrators.
 	for _, name := range []string{own, "admin"} {
 		request := requestFor(t, pkix.Name{CommonName: name, Organization: []string{group, "system:masters"}}, labelledWith(self))

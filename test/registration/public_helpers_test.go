@@ -14,6 +14,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -82,7 +83,22 @@ func bootstrapToken(t *testing.T, hub *localhub.Cluster) *rest.Config {
 
 func newPublicRegistration(t *testing.T, hub *localhub.Cluster, cluster string, bootstrap *rest.Config) *publicRegistration {
 	t.Helper()
-	return &publicRegistration{cluster: cluster, hub: hub, bootstrap: newPublicClient(t, bootstrap)}
+	p := &publicRegistration{cluster: cluster, hub: hub, bootstrap: newPublicClient(t, bootstrap)}
+	// As docs/registration.md has administrators do for upstream agents.
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "upstream-agent:" + cluster},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "open-cluster-management:registration:upstream-agent"},
+	}
+	for _, group := range clusterv1.AgentGroups(cluster) {
+		binding.Subjects = append(binding.Subjects, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: group})
+	}
+	framework.Must(p.admin(t).RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}))(t)
+	return p
+}
+
+func (p *publicRegistration) admin(t *testing.T) *kubernetes.Clientset {
+	t.Helper()
+	return framework.Must(kubernetes.NewForConfig(p.hub.AdminConfig()))(t)
 }
 
 // review is what an operator asks whether it may do.

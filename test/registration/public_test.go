@@ -21,6 +21,7 @@ import (
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/registration"
+	"open-cluster-management.io/hub-apiserver/pkg/registration/csr"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
@@ -65,7 +66,7 @@ func (h *awsHub) publicCertificates(t *testing.T) {
 	// It renews its certificate under its own name.
 	name, key = p.request(t, p.own)
 	renewed, reason := p.certificate(t, p.own, name, key)
-	if reason != "AgentRenewsItsCertificate" {
+	if reason != csr.ReasonAutoApproved {
 		t.Errorf("the renewal was approved for %s", reason)
 	}
 	framework.Must(renewed.clusters().Get(t.Context(), p.cluster, metav1.GetOptions{}))(t)
@@ -103,7 +104,52 @@ func (h *awsHub) publicCertificates(t *testing.T) {
 		_, err := leases.Get(ctx, registration.LeaseName, metav1.GetOptions{})
 		return err
 	})
-	h.deleted(t, p.cluster, watched)
+	p.removesWorks(t, h, watched)
+	framework.Eventually(t, "nothing of it is left", func(ctx context.Context) error { return h.isGone(ctx, p.cluster) })
+}
+
+// removesWorks has the public work agent remove what the hub delivered, while its cluster is
+// deleted: it still sees its ManifestWorks go, one priority after another.
+func (p *publicRegistration) removesWorks(t *testing.T, h *awsHub, watched func() *unstructured.Unstructured) {
+	t.Helper()
+	admin := newPublicClient(t, h.Hub.AdminConfig()).dynamic.Resource(publicWorks).Namespace(p.cluster)
+	works := p.own.dynamic.Resource(publicWorks).Namespace(p.cluster)
+	for name, priority := range map[string]string{"instance": "", "operator": "100"} {
+		work := &unstructured.Unstructured{}
+		if err := work.UnmarshalJSON(fmt.Appendf(nil, `{"apiVersion":"work.open-cluster-management.io/v1","kind":"ManifestWork",
+			"metadata":{"name":%q,"namespace":%q,"annotations":{"open-cluster-management.io/cleanup-priority":%q}},
+			"spec":{"workload":{"manifests":[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"namespace":"default"}}]}}}`, name, p.cluster, priority, name)); err != nil {
+			t.Fatal(err)
+		}
+		created := framework.Must(admin.Create(t.Context(), work, metav1.CreateOptions{}))(t)
+		if err := patch(t.Context(), works, created, map[string]any{"metadata": map[string]any{"finalizers": []string{workv1.ManifestWorkFinalizer}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	framework.Must(h.Kubectl(t, "", "delete", "managedcluster", p.cluster, "--wait=false"))(t)
+	for _, name := range []string{"instance", "operator"} {
+		var deleted *unstructured.Unstructured
+		framework.Eventually(t, "the agent sees that "+name+" is deleted", func(ctx context.Context) (err error) {
+			if deleted, err = works.Get(ctx, name, metav1.GetOptions{}); err == nil && deleted.GetDeletionTimestamp() == nil {
+				err = errors.New("it is not")
+			}
+			return err
+		})
+		if later, err := works.Get(t.Context(), "operator", metav1.GetOptions{}); name == "instance" && (err != nil || later.GetDeletionTimestamp() != nil) {
+			t.Errorf("operator, which is last: error = %v, deleted at %s", err, later.GetDeletionTimestamp())
+		}
+		framework.Eventually(t, "the agent sees what its cluster waits for", func(context.Context) error {
+			condition := meta.FindStatusCondition(conditionsOf(watched()), clusterv1.ManagedClusterConditionDeleting)
+			if condition == nil || condition.Reason != clusterv1.ReasonResourceRemaining || !strings.Contains(condition.Message, name) {
+				return fmt.Errorf("the condition Deleting is %v", condition)
+			}
+			return nil
+		})
+		p.beats(t)
+		if err := patch(t.Context(), works, deleted, map[string]any{"metadata": map[string]any{"finalizers": nil}}); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // deleted deletes a cluster, as an administrator does, and waits until nothing is left.

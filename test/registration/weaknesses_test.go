@@ -424,9 +424,12 @@ func TestWeaknessA5DenyWhileThereAreWorks(t *testing.T) {
 					t.Fatal("the watch goes on")
 				}
 			}
-			for _, path := range []string{leasesPath(name), "/apis/certificates.k8s.io/v1/certificatesigningrequests"} {
-				framework.Eventually(t, "the agent may not read "+path, func(ctx context.Context) error {
-					return answers(ctx, raw, rawRequest{method: "GET", path: path}, 403)
+			for _, refused := range []rawRequest{
+				{method: "GET", path: leasesPath(name)},
+				{method: "POST", path: "/apis/certificates.k8s.io/v1/certificatesigningrequests", body: "{}"},
+			} {
+				framework.Eventually(t, "the agent may not "+refused.method+" "+refused.path, func(ctx context.Context) error {
+					return answers(ctx, raw, refused, 403)
 				})
 			}
 			h.cleanedUp(t, name)

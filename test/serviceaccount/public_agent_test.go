@@ -110,15 +110,10 @@ func (f *fleet) startPublicAgent(t *testing.T) *publicAgent {
 	t.Helper()
 	const name = "managed-serviceaccount-addon-agent"
 	user := localhub.AgentGroup("cluster:"+framework.Cluster1) + ":addon:managed-serviceaccount:agent:addon-agent"
-	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "list", "watch", "create", "update"}},
-		{APIGroups: []string{authenticationv1beta1.GroupName}, Resources: []string{"managedserviceaccounts"}, Verbs: []string{"get", "list", "watch"}},
-		{APIGroups: []string{authenticationv1beta1.GroupName}, Resources: []string{"managedserviceaccounts/status"}, Verbs: []string{"get", "update", "patch"}},
-	}}
-	framework.Must(f.HubClient.RbacV1().Roles(framework.Cluster1).Create(t.Context(), role, metav1.CreateOptions{}))(t)
+	// The role of artifacts/rbac, as docs/managedserviceaccount.md has administrators bind it.
 	framework.Must(f.HubClient.RbacV1().RoleBindings(framework.Cluster1).Create(t.Context(), &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "open-cluster-management:managed-serviceaccount:upstream-agent"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	}, metav1.CreateOptions{}))(t)
 

@@ -4,9 +4,10 @@ import (
 	"bytes"
 	"context"
 	"crypto"
+	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"time"
@@ -14,7 +15,6 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/cert"
@@ -106,32 +106,24 @@ func (d *csrDriver) user(*identity) (*clientcmdapi.AuthInfo, error) {
 // obtain gets a certificate for the key that the Secret holds for it. After a restart it
 // goes on with the request that there is.
 func (d *csrDriver) obtain(ctx context.Context, hub *hubClients, _ *clusterv1.ManagedCluster, known *identity, note func(string)) (func(*identity), error) {
-	if _, err := signerOf(known.data[keyPendingKey]); err != nil {
-		key, err := keyutil.MakeEllipticPrivateKeyPEM()
-		if err != nil {
+	key := known.data[keyPendingKey]
+	name, err := d.pending(ctx, hub.kube, known, key)
+	if err != nil {
+		return nil, err
+	}
+	if name == "" {
+		if key, err = keyutil.MakeEllipticPrivateKeyPEM(); err != nil {
 			return nil, fmt.Errorf("make a private key: %w", err)
 		}
 		if known, err = d.store.write(ctx, func(i *identity) { i.data[keyPendingKey] = key }); err != nil {
 			return nil, err
 		}
-	}
-	key := known.data[keyPendingKey]
-	signer, err := signerOf(key)
-	if err != nil {
-		return nil, err
-	}
-	request, err := d.find(ctx, hub.kube, signer)
-	if err != nil {
-		return nil, err
-	}
-	if request == nil {
-		if request, err = d.request(ctx, hub.kube, signer, d.commonName(known)); err != nil {
+		if name, err = d.request(ctx, hub.kube, known, key); err != nil {
 			return nil, err
 		}
-		klog.FromContext(ctx).Info("Requested a client certificate", "request", request.Name, "user", d.commonName(known))
 	}
-	note(fmt.Sprintf("waiting for the hub to accept %s: CertificateSigningRequest %s is not signed yet", d.clusterName, request.Name))
-	issued, err := d.await(ctx, hub.kube, request.Name)
+	note(fmt.Sprintf("waiting for the hub to accept %s: CertificateSigningRequest %s is not signed yet", d.clusterName, name))
+	issued, err := d.await(ctx, hub.kube, name)
 	if err != nil {
 		return nil, err
 	}
@@ -141,47 +133,70 @@ func (d *csrDriver) obtain(ctx context.Context, hub *hubClients, _ *clusterv1.Ma
 	}, nil
 }
 
-// find returns a request for a key that was made before and can still lead to a
-// certificate; nil if there is none.
-func (d *csrDriver) find(ctx context.Context, hub kubernetes.Interface, signer crypto.Signer) (*certificatesv1.CertificateSigningRequest, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	requests, err := hub.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{
-		LabelSelector: labels.Set{clusterv1.ClusterNameLabel: d.clusterName}.String(),
-	})
+// pending returns the name of the request for a key that was made before; it makes one if the hub
+// has none. It returns an empty name if the key cannot lead to a certificate any more.
+func (d *csrDriver) pending(ctx context.Context, hub kubernetes.Interface, known *identity, key []byte) (string, error) {
+	signer, err := signerOf(key)
 	if err != nil {
-		return nil, fmt.Errorf("list CertificateSigningRequests: %w", err)
+		return "", nil
 	}
-	for i := range requests.Items {
-		request := &requests.Items[i]
-		block, _ := pem.Decode(request.Spec.Request)
-		if block == nil || request.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName {
-			continue
-		}
-		parsed, err := x509.ParseCertificateRequest(block.Bytes)
-		if err != nil || !samePublicKey(parsed.PublicKey, signer.Public()) {
-			continue
-		}
-		if _, err := d.outcome(request); err == nil {
-			return request, nil
-		}
+	name, err := d.requestName(signer)
+	if err != nil {
+		return "", err
 	}
-	return nil, nil
+	getCtx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	request, err := hub.CertificatesV1().CertificateSigningRequests().Get(getCtx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return d.request(ctx, hub, known, key)
+	case apierrors.IsForbidden(err):
+		// The hub lets an agent read what its own user has requested, which another one may have.
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("read CertificateSigningRequest %s: %w", name, err)
+	}
+	if _, err := d.outcome(request); err != nil {
+		return "", nil
+	}
+	return name, nil
 }
 
-func (d *csrDriver) request(ctx context.Context, hub kubernetes.Interface, signer crypto.Signer, name string) (*certificatesv1.CertificateSigningRequest, error) {
+// requestName returns the name of the request for a key. It follows from the key, since agents may
+// read their requests by name only, and must find them again after a crash. Nobody who does not
+// know the key can take the name.
+func (d *csrDriver) requestName(signer crypto.Signer) (string, error) {
+	encoded, err := x509.MarshalPKIXPublicKey(signer.Public())
+	if err != nil {
+		return "", fmt.Errorf("encode the public key: %w", err)
+	}
+	sum := sha256.Sum256(encoded)
+	return d.clusterName + "-" + hex.EncodeToString(sum[:8]), nil
+}
+
+// request requests a certificate for a key, and returns the name of the request.
+func (d *csrDriver) request(ctx context.Context, hub kubernetes.Interface, known *identity, key []byte) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
+	signer, err := signerOf(key)
+	if err != nil {
+		return "", err
+	}
+	name, err := d.requestName(signer)
+	if err != nil {
+		return "", err
+	}
+	user := d.commonName(known)
 	encoded, err := cert.MakeCSR(signer, &pkix.Name{
-		CommonName: name, Organization: []string{clusterv1.AgentGroups(d.clusterName)[0], clusterv1.AllAgentsGroup},
+		CommonName: user, Organization: []string{clusterv1.AgentGroups(d.clusterName)[0], clusterv1.AllAgentsGroup},
 	}, nil, nil)
 	if err != nil {
-		return nil, fmt.Errorf("make a certificate request: %w", err)
+		return "", fmt.Errorf("make a certificate request: %w", err)
 	}
 	request := &certificatesv1.CertificateSigningRequest{
 		ObjectMeta: metav1.ObjectMeta{
-			GenerateName: d.clusterName + "-",
-			Labels:       map[string]string{clusterv1.ClusterNameLabel: d.clusterName},
+			Name:   name,
+			Labels: map[string]string{clusterv1.ClusterNameLabel: d.clusterName},
 		},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
 			Request: encoded, SignerName: certificatesv1.KubeAPIServerClientSignerName,
@@ -191,11 +206,11 @@ func (d *csrDriver) request(ctx context.Context, hub kubernetes.Interface, signe
 	if d.lifetime > 0 {
 		request.Spec.ExpirationSeconds = csrutil.DurationToExpirationSeconds(d.lifetime)
 	}
-	created, err := hub.CertificatesV1().CertificateSigningRequests().Create(ctx, request, metav1.CreateOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("create CertificateSigningRequest: %w", err)
+	if _, err := hub.CertificatesV1().CertificateSigningRequests().Create(ctx, request, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		return "", fmt.Errorf("create CertificateSigningRequest: %w", err)
 	}
-	return created, nil
+	klog.FromContext(ctx).Info("Requested a client certificate", "request", name, "user", user)
+	return name, nil
 }
 
 // outcome returns the certificate of a request, empty if it is not signed yet.
@@ -221,6 +236,9 @@ func (d *csrDriver) outcome(request *certificatesv1.CertificateSigningRequest) (
 	return append(issued, '\n'), nil
 }
 
+// readablePatience is how long the hub may take to let an agent read a request that it has made.
+const readablePatience = 30 * time.Second
+
 // await waits until a request is signed or denied, or gone.
 func (d *csrDriver) await(ctx context.Context, hub kubernetes.Interface, name string) (issued []byte, err error) {
 	followCtx, cancel := context.WithCancel(ctx)
@@ -232,10 +250,13 @@ func (d *csrDriver) await(ctx context.Context, hub kubernetes.Interface, name st
 			return client.Get(ctx, name, metav1.GetOptions{})
 		},
 	}
+	began := d.clock.Now()
 	requests.follow(followCtx, func(seen sight[*certificatesv1.CertificateSigningRequest]) {
 		switch {
 		case seen.err != nil && !apierrors.IsNotFound(seen.err) && !apierrors.IsForbidden(seen.err) && !apierrors.IsUnauthorized(seen.err):
 			klog.FromContext(ctx).V(2).Info("CertificateSigningRequest cannot be read", "request", name, "err", seen.err)
+			return
+		case apierrors.IsForbidden(seen.err) && d.clock.Since(began) < readablePatience:
 			return
 		case seen.err != nil:
 			err = fmt.Errorf("CertificateSigningRequest %s: %w", name, seen.err)

@@ -10,7 +10,8 @@
 //	      │
 //	own ManagedCluster: accepted ──► serve: works and all, lease, status, renewal
 //	                    denied   ──► nothing; what was applied stays
-//	                    deleted  ──► what was applied is removed, without the hub
+//	                    deleted  ──► serve until the hub has deleted what it delivered,
+//	                                 then the rest is removed, without the hub
 //	                    401      ──► bootstrap again, under the same names; if the
 //	                                 ManagedCluster is gone, it waits
 //	                    403      ──► nothing; it says so

@@ -23,6 +23,9 @@ const (
 	unauthorizedTries = 5
 	// movePeriod is how often the bootstrap kubeconfig is looked at for another address.
 	movePeriod = time.Minute
+	// drainPatience is how long a hub may take to say by the condition Deleting that it deletes what
+	// it delivered. One that does not say so leaves that to the agent.
+	drainPatience = 5 * time.Second
 )
 
 // mode is what an agent does at a time.
@@ -53,6 +56,10 @@ type membership struct {
 	task *task
 	// accepted is whether the hub has accepted the cluster while this process runs.
 	accepted bool
+	// draining is the UID of the own ManagedCluster while the hub deletes what it delivered, before
+	// it deletes that; nil otherwise. It is so since drainingSince.
+	draining      *types.UID
+	drainingSince time.Time
 	// unauthorized and forbidden count answers in a row.
 	unauthorized, forbidden int
 	// secretGone is whether the Secret of a deleted cluster was deleted.
@@ -198,12 +205,20 @@ func (m *membership) see(ctx context.Context, seen sight[*clusterv1.ManagedClust
 	case apierrors.IsUnauthorized(seen.err):
 		m.forbidden = 0
 		if m.unauthorized++; m.unauthorized >= unauthorizedTries && m.mode != leaving {
+			if m.draining != nil {
+				m.deleted(ctx, *m.draining)
+				return stopped
+			}
 			return rejected
 		}
 		return stopped
 	case apierrors.IsForbidden(seen.err):
 		m.unauthorized = 0
 		if m.forbidden++; m.forbidden < forbiddenTries || m.mode == leaving {
+			return stopped
+		}
+		if m.draining != nil {
+			m.deleted(ctx, *m.draining)
 			return stopped
 		}
 		m.idle()
@@ -216,6 +231,10 @@ func (m *membership) see(ctx context.Context, seen sight[*clusterv1.ManagedClust
 	case apierrors.IsNotFound(seen.err):
 		m.unauthorized, m.forbidden = 0, 0
 		if !aboutObject(seen.err, name) || m.mode == leaving {
+			return stopped
+		}
+		if m.draining != nil {
+			m.deleted(ctx, *m.draining)
 			return stopped
 		}
 		// Nobody has seen it being deleted. A hub that has lost its data looks like this.
@@ -232,23 +251,58 @@ func (m *membership) see(ctx context.Context, seen sight[*clusterv1.ManagedClust
 	cluster := seen.object
 	m.hear(cluster)
 	switch {
+	case !seen.deleted && m.known.deleted == nil && m.drains(cluster):
+		m.drain(ctx, cluster.UID)
 	case seen.deleted || cluster.DeletionTimestamp != nil:
-		if m.known.deleted == nil {
-			uid := cluster.UID
-			m.known.deleted = &uid
-			klog.FromContext(ctx).Info("The hub deletes this cluster; removing what it had applied", "cluster", name)
-			m.leave(ctx)
-		}
+		m.deleted(ctx, cluster.UID)
 	case m.known.deleted != nil && (*m.known.deleted == cluster.UID || !accepted(cluster)):
 		// What was deleted is not accepted again by being seen late.
 	case accepted(cluster):
-		m.accepted = true
+		m.accepted, m.draining = true, nil
 		m.serve(ctx)
 	default:
 		m.idle()
 		m.note(m.denied(cluster))
 	}
 	return stopped
+}
+
+// deleted removes what the hub had applied, since it has deleted the own ManagedCluster.
+func (m *membership) deleted(ctx context.Context, uid types.UID) {
+	m.draining = nil
+	if m.known.deleted != nil {
+		return
+	}
+	m.known.deleted = &uid
+	klog.FromContext(ctx).Info("The hub deletes this cluster; removing what it had applied", "cluster", m.config.ClusterName)
+	m.leave(ctx)
+}
+
+// drains reports whether the hub deletes what it delivered to a deleted cluster, before it takes
+// the cluster's access away, or may say so yet.
+func (m *membership) drains(cluster *clusterv1.ManagedCluster) bool {
+	draining, said := cluster.Draining()
+	return draining && (said || m.draining == nil || time.Since(m.drainingSince) < drainPatience)
+}
+
+// drain serves on while the hub deletes its works, which removes what they applied as any other
+// deletion of them does.
+func (m *membership) drain(ctx context.Context, uid types.UID) {
+	if m.draining == nil {
+		klog.FromContext(ctx).Info("The hub deletes this cluster; serving until it has deleted what it delivered", "cluster", m.config.ClusterName)
+		m.draining, m.drainingSince = &uid, time.Now()
+		time.AfterFunc(drainPatience, m.lookAgain)
+	}
+	m.accepted = true
+	m.serve(ctx)
+}
+
+// lookAgain has the own ManagedCluster looked at at once.
+func (m *membership) lookAgain() {
+	select {
+	case m.again <- struct{}{}:
+	default:
+	}
 }
 
 // hear keeps what the hub has told of the own ManagedCluster.
@@ -408,8 +462,5 @@ func (m *membership) suspect(err error) {
 	if !apierrors.IsUnauthorized(err) && !apierrors.IsForbidden(err) {
 		return
 	}
-	select {
-	case m.again <- struct{}{}:
-	default:
-	}
+	m.lookAgain()
 }

@@ -3,11 +3,15 @@ package options
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/spf13/pflag"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
@@ -37,10 +41,14 @@ type Registration struct {
 	AutoApprovedUsers []string
 	// MaxRequests bounds the certificate requests that a cluster's agents may have on the hub.
 	MaxRequests int
+	// DrainTimeout is how long the agent of a deleted cluster keeps its access.
+	DrainTimeout time.Duration
+	// Labels are on what the server makes on the hub for an accepted cluster.
+	Labels map[string]string
 }
 
 func newRegistration() Registration {
-	return Registration{MaxRequests: csr.DefaultMaxRequests, Drivers: []string{string(registerv1alpha1.DriverCSR)}, EKSAuth: string(irsa.AccessEntry), ManageRoles: true}
+	return Registration{MaxRequests: csr.DefaultMaxRequests, DrainTimeout: 10 * time.Minute, Drivers: []string{string(registerv1alpha1.DriverCSR)}, EKSAuth: string(irsa.AccessEntry), ManageRoles: true}
 }
 
 func (r *Registration) addFlags(fs *pflag.FlagSet) {
@@ -61,6 +69,10 @@ func (r *Registration) addFlags(fs *pflag.FlagSet) {
 		"Users whose clusters are accepted, and whose requests for client certificates are approved, when they create them. Takes the feature gate ManagedClusterAutoApproval.")
 	fs.IntVar(&r.MaxRequests, "registration-max-requests", r.MaxRequests,
 		"Certificate requests that the agents of one cluster may have on the hub, decided or not. The oldest ones beyond it are removed. Also the pending requests of one requester for one cluster that are looked at.")
+	fs.StringToStringVar(&r.Labels, "registration-labels", r.Labels,
+		"Labels, as key=value, of the namespace, roles, bindings and Lease that the server makes for an accepted cluster.")
+	fs.DurationVar(&r.DrainTimeout, "cluster-drain-timeout", r.DrainTimeout,
+		"How long the agent of a deleted ManagedCluster may take to remove what the hub delivered, before the cluster loses its access. 0 does not wait.")
 }
 
 // drivers are the drivers in the product's own spelling, each once.
@@ -79,6 +91,15 @@ func (r *Registration) validate() []error {
 	var errs []error
 	if r.MaxRequests < 1 {
 		errs = append(errs, fmt.Errorf("--registration-max-requests must be at least 1, not %d", r.MaxRequests))
+	}
+	for _, err := range metav1validation.ValidateLabels(r.Labels, field.NewPath("--registration-labels")) {
+		errs = append(errs, err)
+	}
+	if _, ours := r.Labels[clusterv1.ClusterNameLabel]; ours {
+		errs = append(errs, fmt.Errorf("--registration-labels must not set %s, which the server sets", clusterv1.ClusterNameLabel))
+	}
+	if r.DrainTimeout < 0 {
+		errs = append(errs, fmt.Errorf("--cluster-drain-timeout must not be negative, but is %s", r.DrainTimeout))
 	}
 	drivers := r.drivers()
 	if drivers.Len() == 0 {
@@ -131,7 +152,7 @@ func (r *Registration) autoApproval() (registration.AutoApproval, error) {
 func (r *Registration) config() (*apiserver.RegistrationConfig, error) {
 	config := &apiserver.RegistrationConfig{
 		Drivers: sets.List(r.drivers()), Mapping: irsa.Mapping(r.EKSAuth), ManageRoles: r.ManageRoles, ResourceTags: r.ResourceTags,
-		AutoApprovedUsers: r.AutoApprovedUsers, MaxRequests: r.MaxRequests,
+		AutoApprovedUsers: r.AutoApprovedUsers, MaxRequests: r.MaxRequests, DrainTimeout: r.DrainTimeout, Labels: r.Labels,
 	}
 	var err error
 	if config.AutoApproval, err = r.autoApproval(); err != nil {

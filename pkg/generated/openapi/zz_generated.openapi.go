@@ -131,7 +131,6 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1beta2.ManagedClusterSetStatus{}.OpenAPIModelName():                   schema_pkg_apis_cluster_v1beta2_ManagedClusterSetStatus(ref),
 		proxyv1alpha1.ManagedServiceAccount{}.OpenAPIModelName():               schema_pkg_apis_proxy_v1alpha1_ManagedServiceAccount(ref),
 		proxyv1alpha1.ManagedServiceAccountList{}.OpenAPIModelName():           schema_pkg_apis_proxy_v1alpha1_ManagedServiceAccountList(ref),
-		proxyv1alpha1.ManagedServiceAccountStatus{}.OpenAPIModelName():         proxyv1alpha1.ManagedServiceAccountStatus{}.OpenAPIDefinition(),
 		proxyv1beta1.ClusterStatus{}.OpenAPIModelName():                        schema_pkg_apis_proxy_v1beta1_ClusterStatus(ref),
 		proxyv1beta1.ClusterStatusProxyOptions{}.OpenAPIModelName():            schema_pkg_apis_proxy_v1beta1_ClusterStatusProxyOptions(ref),
 		rbacv1alpha1.Approval{}.OpenAPIModelName():                             schema_pkg_apis_rbac_v1alpha1_Approval(ref),
@@ -5090,14 +5089,15 @@ func schema_pkg_apis_proxy_v1alpha1_ManagedServiceAccount(ref common.ReferenceCa
 					"status": {
 						SchemaProps: spec.SchemaProps{
 							Description: "The observed state of the account.",
-							Ref:         ref(proxyv1alpha1.ManagedServiceAccountStatus{}.OpenAPIModelName()),
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1beta1.ManagedServiceAccountStatus{}.OpenAPIModelName()),
 						},
 					},
 				},
 			},
 		},
 		Dependencies: []string{
-			metav1.ObjectMeta{}.OpenAPIModelName(), v1beta1.ManagedServiceAccountSpec{}.OpenAPIModelName(), proxyv1alpha1.ManagedServiceAccountStatus{}.OpenAPIModelName()},
+			metav1.ObjectMeta{}.OpenAPIModelName(), v1beta1.ManagedServiceAccountSpec{}.OpenAPIModelName(), v1beta1.ManagedServiceAccountStatus{}.OpenAPIModelName()},
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"strings"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 
@@ -88,6 +89,9 @@ func (d *Driver) Groups(record *registerv1alpha1.ManagedClusterRegistration) []s
 	}
 	return sets.List(groups)
 }
+
+// Rules are none: tokens of IAM roles need nothing of the hub.
+func (*Driver) Rules(*registerv1alpha1.ManagedClusterRegistration) []rbacv1.PolicyRule { return nil }
 
 // Refuses tells why a cluster cannot be accepted as it is registered.
 func (d *Driver) Refuses(record *registerv1alpha1.ManagedClusterRegistration) string {

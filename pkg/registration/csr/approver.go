@@ -191,7 +191,7 @@ func (a *Approver) approved(ctx context.Context, name string) ([]string, error) 
 	since := cluster.Status.Acceptance.DecidedAt.Truncate(time.Second)
 	for _, request := range requests {
 		approval := condition(request, certificatesv1.CertificateApproved)
-		if approval != nil && firstReasons.Has(approval.Reason) && !approval.LastUpdateTime.Time.Before(since) {
+		if approval != nil && approval.Reason == ReasonAutoApproved && requesterOf(request) == "" && !approval.LastUpdateTime.Time.Before(since) {
 			names = append(names, request.Name)
 		}
 	}
@@ -295,14 +295,14 @@ func combine(errs []error) error {
 
 // conclude writes the decision about a request, and returns the request as it is then.
 func (a *Approver) conclude(ctx context.Context, request *certificatesv1.CertificateSigningRequest, d decision) (*certificatesv1.CertificateSigningRequest, error) {
-	kind := certificatesv1.CertificateApproved
+	kind, reason := certificatesv1.CertificateApproved, ReasonAutoApproved
 	if d.verdict == verdictDeny {
-		kind = certificatesv1.CertificateDenied
+		kind, reason = certificatesv1.CertificateDenied, d.reason
 	}
 	now := metav1.NewTime(a.options.Clock.Now())
 	update := request.DeepCopy()
 	update.Status.Conditions = append(update.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
-		Type: kind, Status: "True", Reason: d.reason, Message: d.message, LastUpdateTime: now, LastTransitionTime: now,
+		Type: kind, Status: "True", Reason: reason, Message: d.message, LastUpdateTime: now, LastTransitionTime: now,
 	})
 	decided, err := a.options.Hub.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, request.Name, update, metav1.UpdateOptions{})
 	switch {

@@ -41,7 +41,7 @@ func TestApprover(t *testing.T) {
 		h.stillPending(t, "cluster1", first)
 
 		h.decide(t, "cluster1", true, time.Now())
-		agent := h.issued(t, first, reasonAccepted)
+		agent := h.issued(t, first, "the cluster was accepted by")
 		expectUser(t, agent, identityPrefix+"cluster1:agent1", identityPrefix+"cluster1", allGroup)
 		eventually(t, "the agent is known", func() error {
 			if agents := h.agents(t, "cluster1"); !slices.Equal(agents, []string{"agent1"}) {
@@ -55,7 +55,7 @@ func TestApprover(t *testing.T) {
 		second := h.ask(t, bootstrap, "cluster1", "agent2")
 		h.stillPending(t, "cluster1", second)
 		h.decide(t, "cluster1", true, time.Now())
-		h.issued(t, second, reasonAccepted)
+		h.issued(t, second, "the cluster was accepted by")
 		h.decide(t, "cluster1", true, longAgo)
 
 		// The hub lets an agent renew only what its role says.
@@ -71,9 +71,9 @@ func TestApprover(t *testing.T) {
 			}
 			return err
 		})
-		renewed := h.issued(t, renewal, reasonRenewed)
+		renewed := h.issued(t, renewal, "renews its own certificate")
 		expectUser(t, renewed, identityPrefix+"cluster1:agent1", identityPrefix+"cluster1", allGroup)
-		h.issued(t, h.ask(t, renewed, "cluster1", "agent1"), reasonRenewed)
+		h.issued(t, h.ask(t, renewed, "cluster1", "agent1"), "renews its own certificate")
 		if agents := h.agents(t, "cluster1"); !slices.Equal(agents, []string{"agent1", "agent2"}) {
 			t.Errorf("the agents are %q", agents)
 		}
@@ -102,14 +102,14 @@ func TestApprover(t *testing.T) {
 		h.expectDenied(t, own, reasonDenied)
 		h.stillPending(t, "denied", other)
 		h.decide(t, "denied", true, time.Now())
-		h.issued(t, other, reasonAccepted)
+		h.issued(t, other, "the cluster was accepted by")
 	})
 
 	t.Run("first agent after the decision", func(t *testing.T) {
 		h.register(t, "late", "system:bootstrap:abcdef")
 		h.decide(t, "late", true, longAgo)
 		h.stillPending(t, "late", h.ask(t, account, "late", "agent0"))
-		h.issued(t, h.ask(t, bootstrap, "late", "agent1"), reasonFirstAgent)
+		h.issued(t, h.ask(t, bootstrap, "late", "agent1"), "no agent of it has a certificate")
 		eventually(t, "the agent is known", func() error {
 			if agents := h.agents(t, "late"); !slices.Equal(agents, []string{"agent1"}) {
 				return fmt.Errorf("the agents are %q", agents)
@@ -126,12 +126,12 @@ func TestApprover(t *testing.T) {
 		h.stillPending(t, "hand", a)
 		request := h.request(t, a)
 		request.Status.Conditions = append(request.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
-			Type: certificatesv1.CertificateApproved, Status: "True", Reason: "KubectlApprove", Message: "by hand",
+			Type: certificatesv1.CertificateApproved, Status: "True", Reason: "KubectlApprove", Message: byHand,
 		})
 		if _, err := h.admin.CertificatesV1().CertificateSigningRequests().UpdateApproval(t.Context(), request.Name, request, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		h.issued(t, a, "KubectlApprove")
+		h.issued(t, a, byHand)
 		eventually(t, "the agent is known", func() error {
 			if agents := h.agents(t, "hand"); !slices.Equal(agents, []string{"agent1"}) {
 				return fmt.Errorf("the agents are %q", agents)
@@ -149,7 +149,7 @@ func TestApprover(t *testing.T) {
 		a := h.ask(t, pilot, "auto", "agent1")
 		h.stillPending(t, "auto", a)
 		h.decide(t, "auto", true, longAgo)
-		h.issued(t, a, reasonAutoApproved)
+		h.issued(t, a, "approves requests of")
 	})
 
 	t.Run("several at once", func(t *testing.T) {
@@ -177,7 +177,7 @@ func TestApprover(t *testing.T) {
 		h.flood(t)
 		own := h.ask(t, bootstrap, "victim", "agent1")
 		h.decide(t, "victim", true, time.Now())
-		h.issued(t, own, reasonAccepted)
+		h.issued(t, own, "the cluster was accepted by")
 	})
 
 	t.Run("no rights beyond", func(t *testing.T) {

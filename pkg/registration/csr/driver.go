@@ -8,8 +8,16 @@
 package csr
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	certificateslisters "k8s.io/client-go/listers/certificates/v1"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
@@ -20,7 +28,10 @@ var _ registration.Driver = Driver{}
 
 // Driver is the registration driver csr. It makes nothing for a cluster: its agents
 // ask for certificates, and an Approver answers them for as long as the hub accepts it.
-type Driver struct{}
+type Driver struct {
+	// Requests has the requests that are labelled with the name of a cluster; nil for none.
+	Requests certificateslisters.CertificateSigningRequestLister
+}
 
 // Name is csr.
 func (Driver) Name() registerv1alpha1.RegistrationDriver { return registerv1alpha1.DriverCSR }
@@ -28,6 +39,43 @@ func (Driver) Name() registerv1alpha1.RegistrationDriver { return registerv1alph
 // Groups returns the group that client certificates have as their organization.
 func (Driver) Groups(registration *registerv1alpha1.ManagedClusterRegistration) []string {
 	return clusterv1.AgentGroups(registration.Name)[:1]
+}
+
+// Rules lets agents make requests, and read those that they have made themselves. Kubernetes
+// RBAC cannot let them list requests by label: then they would read those of other clusters.
+func (d Driver) Rules(registration *registerv1alpha1.ManagedClusterRegistration) []rbacv1.PolicyRule {
+	rule := rbacv1.PolicyRule{APIGroups: []string{certificatesv1.GroupName}, Resources: []string{"certificatesigningrequests"}, Verbs: []string{"create"}}
+	rules := []rbacv1.PolicyRule{rule}
+	if own := d.requestsOf(registration.Name); len(own) > 0 {
+		rule.ResourceNames, rule.Verbs = own, []string{"get", "list", "watch"}
+		rules = append(rules, rule)
+	}
+	return rules
+}
+
+// requestsOf returns the names of the requests that agents of a cluster have made: the newest
+// of them, if there are more than an Approver leaves.
+func (d Driver) requestsOf(cluster string) []string {
+	if d.Requests == nil {
+		return nil
+	}
+	found, err := d.Requests.List(labels.Set{clusterv1.ClusterNameLabel: cluster}.AsSelector())
+	if err != nil {
+		return nil // it only reads a cache
+	}
+	group := clusterv1.AgentGroups(cluster)[0]
+	found = slices.DeleteFunc(found, func(r *certificatesv1.CertificateSigningRequest) bool {
+		return !slices.Contains(r.Spec.Groups, group)
+	})
+	slices.SortFunc(found, func(a, b *certificatesv1.CertificateSigningRequest) int {
+		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+	})
+	names := make([]string, 0, min(len(found), DefaultMaxRequests))
+	for _, request := range found[:cap(names)] {
+		names = append(names, request.Name)
+	}
+	slices.Sort(names)
+	return names
 }
 
 // Refuses refuses no cluster but one that registers by another driver.

@@ -36,7 +36,11 @@ const (
 	verdictDeny
 )
 
-// Reasons of verdicts, which the conditions of requests show.
+// ReasonAutoApproved is the reason of every approval. Clients of Open Cluster Management look for
+// it; the message says which rule approved the request.
+const ReasonAutoApproved = "AutoApprovedByHubCSRApprovingController"
+
+// Reasons of verdicts. The conditions of denied requests show them.
 const (
 	reasonRenewed      = "AgentRenewsItsCertificate"
 	reasonAutoApproved = "AutoApprovedIdentity"
@@ -60,9 +64,6 @@ const (
 	reasonOtherCluster = "OtherCluster"
 	reasonEarlier      = "EarlierThanManagedCluster"
 )
-
-// firstReasons are those of approved requests for the first certificate of an agent.
-var firstReasons = sets.New(reasonAutoApproved, reasonAccepted, reasonFirstAgent)
 
 // ahead is how long before its ManagedCluster a request may come: public agents make
 // both at the same time.

@@ -1,4 +1,4 @@
-// Package denial keeps the agents of clusters that are denied or deleted out of this
+// Package denial keeps the agents of clusters that are denied, or deleted and drained, out of this
 // server, from the moment on at which that is stored. The hub's RBAC says the same
 // a little later, the answers of the hub to access reviews are kept for some seconds,
 // and a watch that runs is not asked about again.
@@ -91,7 +91,7 @@ func (g *Gate) Observe(mc *clusterv1.ManagedCluster) {
 	}
 	c.version, c.deletedAt = mc.ResourceVersion, time.Time{}
 	switch {
-	case mc.Spec.HubAcceptsClient && mc.DeletionTimestamp == nil:
+	case mc.Spec.HubAcceptsClient && mc.DeletionTimestamp == nil, registration.Draining(mc):
 		c.denied = false
 	case registration.OnceAccepted(mc):
 		c.deny()
@@ -101,7 +101,8 @@ func (g *Gate) Observe(mc *clusterv1.ManagedCluster) {
 	// give back what a former one of its name has lost.
 }
 
-// Deleted takes note that a ManagedCluster was deleted, or is being deleted.
+// Deleted takes note that a ManagedCluster was deleted, or is being deleted without a chance
+// for its agent to remove what the hub delivered.
 func (g *Gate) Deleted(mc *clusterv1.ManagedCluster) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

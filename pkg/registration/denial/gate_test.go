@@ -31,6 +31,12 @@ func deleting(mc *clusterv1.ManagedCluster) {
 	mc.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 }
 
+func says(reason string) func(*clusterv1.ManagedCluster) {
+	return func(mc *clusterv1.ManagedCluster) {
+		mc.Status.Conditions = []metav1.Condition{{Type: clusterv1.ManagedClusterConditionDeleting, Status: metav1.ConditionTrue, Reason: reason}}
+	}
+}
+
 type attributes = authorizer.AttributesRecord
 
 func works(groups ...string) attributes {
@@ -99,7 +105,13 @@ func TestGate(t *testing.T) {
 	g.Observe(stored("5", accepted))
 	open("accepted again", true)
 	g.Observe(stored("6", accepted, deleting))
-	open("being deleted", false)
+	open("deleted, and removing what the hub delivered", true)
+	g.Observe(stored("6", accepted, deleting, says(clusterv1.ReasonResourceRemaining)))
+	open("still removing it", true)
+	g.Observe(stored("7", accepted, deleting, says(clusterv1.ReasonNoResource)))
+	open("deleted, and done", false)
+	g.Observe(stored("7", accepted, deleting, says(clusterv1.ReasonDrainTimedOut)))
+	open("deleted, and not waited for any longer", false)
 	g.Handler().OnDelete(stored("7", accepted, deleting))
 	open("gone", false)
 	g.Observe(stored("8"))

@@ -137,7 +137,9 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (time
 		}
 		expired = left <= 0
 	}
-	if s.clockSynced != nil {
+	if cluster.Annotations[clusterv1.SkipClockSyncCheckAnnotation] == "true" {
+		meta.RemoveStatusCondition(&update.Status.Conditions, clusterv1.ManagedClusterConditionClockSynced)
+	} else if s.clockSynced != nil {
 		setCondition(update, *s.clockSynced, c.clock.Now())
 	}
 	err = c.write(ctx, cluster, update)

@@ -124,6 +124,31 @@ func TestClockOfTheCluster(t *testing.T) {
 	}
 }
 
+// The clock of a cluster that wants no check of it is not looked at.
+func TestClockThatIsNotChecked(t *testing.T) {
+	b := newBench(t)
+	b.accept("cluster1", available)
+	for range 3 {
+		b.renew("cluster1", time.Hour)
+		b.look("cluster1")
+		b.pass(lease)
+	}
+	b.expect("cluster1", clusterv1.ManagedClusterConditionClockSynced, metav1.ConditionFalse, ReasonClockOutOfSync)
+	b.change("cluster1", func(c *clusterv1.ManagedCluster) {
+		c.Annotations = map[string]string{clusterv1.SkipClockSyncCheckAnnotation: "true"}
+	})
+	b.renew("cluster1", time.Hour)
+	b.look("cluster1")
+	b.expect("cluster1", clusterv1.ManagedClusterConditionClockSynced, "", "")
+	b.expectAvailable("cluster1", metav1.ConditionTrue)
+	b.writes()
+	b.renew("cluster1", time.Hour)
+	b.look("cluster1")
+	if writes := b.writes(); writes > 0 {
+		t.Errorf("%d writes where nothing has changed", writes)
+	}
+}
+
 // A renewal that the server hears of late says nothing of the clock.
 func TestRenewalSeenLate(t *testing.T) {
 	b := newBench(t)

@@ -22,8 +22,31 @@ const (
 	ReasonError = "Error"
 )
 
+// Reasons of the condition Deleting.
+const (
+	// ReasonResourceRemaining says that the agent has not removed all ManifestWorks yet.
+	ReasonResourceRemaining = "ResourceRemaining"
+	// ReasonDeletingError says that the server cannot delete them; it tries again.
+	ReasonDeletingError = "DeletingError"
+	// ReasonNoResource says that no ManifestWork is left.
+	ReasonNoResource = "NoResource"
+	// ReasonDrainTimedOut says that the server has not waited longer for the agent.
+	ReasonDrainTimedOut = "DrainTimedOut"
+)
+
+// SkipClockSyncCheckAnnotation is on ManagedClusters. With the value "true", the hub does not compare
+// the clock of the cluster with its own.
+const SkipClockSyncCheckAnnotation = "registration.open-cluster-management.io/skip-clock-sync-check"
+
+// CleanupPriorityAnnotation is on ManifestWorks. Its value, 0 to 100, orders their deletion when
+// their ManagedCluster is deleted: the lowest first. Without a valid one it is 0.
+const CleanupPriorityAnnotation = "open-cluster-management.io/cleanup-priority"
+
 // Condition types of a ManagedCluster.
 const (
+	// ManagedClusterConditionDeleting is True while an accepted cluster is deleted. Its message
+	// says what is left.
+	ManagedClusterConditionDeleting = "Deleting"
 	// ManagedClusterConditionHubAccepted is True once the hub has accepted the cluster.
 	ManagedClusterConditionHubAccepted = "HubAcceptedManagedCluster"
 	// ManagedClusterConditionJoined is True once the agent has joined the hub.

@@ -23,12 +23,7 @@ type ManagedServiceAccount struct {
 
 	// The observed state of the account.
 	// +optional
-	Status ManagedServiceAccountStatus `json:"status,omitempty"`
-}
-
-// ManagedServiceAccountStatus is the observed state of a ManagedServiceAccount.
-type ManagedServiceAccountStatus struct {
-	v1beta1.ManagedServiceAccountStatus `json:",inline"`
+	Status v1beta1.ManagedServiceAccountStatus `json:"status,omitempty"`
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object

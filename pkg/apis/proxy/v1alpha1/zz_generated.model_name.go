@@ -16,8 +16,3 @@ func (in ManagedServiceAccount) OpenAPIModelName() string {
 func (in ManagedServiceAccountList) OpenAPIModelName() string {
 	return "io.open-cluster-management.proxy.v1alpha1.ManagedServiceAccountList"
 }
-
-// OpenAPIModelName returns the OpenAPI model name for this type.
-func (in ManagedServiceAccountStatus) OpenAPIModelName() string {
-	return "io.open-cluster-management.proxy.v1alpha1.ManagedServiceAccountStatus"
-}

@@ -12,6 +12,10 @@ const (
 	// AppliedManifestWorkFinalizer keeps an AppliedManifestWork until its agent
 	// has removed the objects it records.
 	AppliedManifestWorkFinalizer = "cluster.open-cluster-management.io/applied-manifest-work-cleanup"
+
+	// ManifestWorkReplicaSetLabel is on the ManifestWorks of a ManifestWorkReplicaSet, which
+	// makes them again when they are deleted.
+	ManifestWorkReplicaSetLabel = "work.open-cluster-management.io/manifestworkreplicaset"
 )
 
 // Condition types of a ManifestWork and of each of its manifests.

@@ -49,6 +49,12 @@ func Definition(placement Placement, validator validation.Validator) definition.
 					settleValidity(a, validator.MaximumValidity)
 				}
 			},
+			Warnings: func(a *authentication.ManagedServiceAccount) []string {
+				if enabled := a.Spec.Rotation.Enabled; enabled == nil || *enabled {
+					return nil
+				}
+				return []string{"spec.rotation.enabled: false has no effect: the token is rotated before it expires"}
+			},
 			Validate:             validator.Validate,
 			ValidateUpdate:       validator.ValidateUpdate,
 			ValidateStatusUpdate: validator.ValidateStatusUpdate,

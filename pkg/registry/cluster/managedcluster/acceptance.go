@@ -123,13 +123,17 @@ func setRequestedBy(c *cluster.ManagedCluster, name string) {
 	c.Annotations[registration.RequestedByAnnotation] = name
 }
 
-// keepHubAccepted keeps the word of the hub on whether it accepts a cluster as it is
-// stored, whoever else writes a status.
-func keepHubAccepted(ctx context.Context, c, old *cluster.ManagedCluster) {
-	const kind = clusterv1.ManagedClusterConditionHubAccepted
+// keepOwnConditions keeps the conditions that only the server may write as they are stored:
+// whether the hub accepts the cluster, and how far its deletion is.
+func keepOwnConditions(ctx context.Context, c, old *cluster.ManagedCluster) {
 	if callerName(ctx) == user.APIServerUser {
 		return
 	}
+	keepCondition(c, old, clusterv1.ManagedClusterConditionHubAccepted)
+	keepCondition(c, old, clusterv1.ManagedClusterConditionDeleting)
+}
+
+func keepCondition(c, old *cluster.ManagedCluster, kind string) {
 	stored := meta.FindStatusCondition(old.Status.Conditions, kind)
 	i := slices.IndexFunc(c.Status.Conditions, func(condition metav1.Condition) bool { return condition.Type == kind })
 	switch {

@@ -61,7 +61,7 @@ func Definition(o Options) definition.Resource {
 			},
 			PrepareForStatusUpdate: func(ctx context.Context, c, old *cluster.ManagedCluster) {
 				if registered {
-					keepHubAccepted(ctx, c, old)
+					keepOwnConditions(ctx, c, old)
 				}
 			},
 			Validate:             validation.ValidateManagedCluster,

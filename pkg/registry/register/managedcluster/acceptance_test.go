@@ -325,8 +325,14 @@ func TestDeleted(t *testing.T) {
 	if err := clusters.Delete(t.Context(), "c1", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	if got := h.takeRevoked(); len(got) > 0 {
+		t.Errorf("revoked %v in the request that deletes, want none: the agent removes what the hub delivered first", got)
+	}
+	if _, err := clusters.Patch(t.Context(), "c1", types.MergePatchType, []byte(denying), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	if got := h.takeRevoked(); !slices.Equal(got, []string{"c1"}) {
-		t.Errorf("revoked %v in the request that deletes", got)
+		t.Errorf("revoked %v in the request that denies a deleted cluster", got)
 	}
 	if _, err := h.Records.Get(t.Context(), "c1"); err != nil {
 		t.Errorf("the registration goes last: %v", err)

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -115,6 +116,8 @@ func (needsClaim) Name() registerv1alpha1.RegistrationDriver { return registerv1
 func (needsClaim) Groups(r *registerv1alpha1.ManagedClusterRegistration) []string {
 	return clusterv1.AgentGroups(r.Name)[1:]
 }
+
+func (needsClaim) Rules(*registerv1alpha1.ManagedClusterRegistration) []rbacv1.PolicyRule { return nil }
 
 func (needsClaim) Refuses(r *registerv1alpha1.ManagedClusterRegistration) string {
 	if r.Spec.IRSA == nil {
