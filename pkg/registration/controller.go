@@ -211,6 +211,7 @@ func sameDecision(old, obj any) bool {
 	return ok && before.UID == after.UID && before.Generation == after.Generation &&
 		before.Spec.HubAcceptsClient == after.Spec.HubAcceptsClient &&
 		before.DeletionTimestamp.Equal(after.DeletionTimestamp) && slices.Equal(before.Finalizers, after.Finalizers) &&
+		Draining(before) == Draining(after) &&
 		equality.Semantic.DeepEqual(before.Status.Acceptance, after.Status.Acceptance) &&
 		equality.Semantic.DeepEqual(acceptedCondition(before), acceptedCondition(after))
 }

@@ -111,6 +111,10 @@ func testDrained(t *testing.T, hub *realHub) {
 	eventually(t, "the second is deleted", func(ctx context.Context) error { return f.deletes(ctx, "drained", "second") })
 	f.releaseWork(t, "drained", "second")
 	eventually(t, "the last is deleted", func(ctx context.Context) error { return f.deletes(ctx, "drained", "last") })
+	// An agent without its identity could not remove anything.
+	if err := f.recordSays(t.Context(), "drained", registerv1alpha1.RegistrationIdentityReady, metav1.ConditionTrue, registerv1alpha1.ReasonProvisioned); err != nil {
+		t.Errorf("the cluster has lost its identity: %v", err)
+	}
 	f.releaseWork(t, "drained", "last")
 	eventually(t, "nothing is left", func(ctx context.Context) error {
 		return errors.Join(f.isGone(ctx, "drained"), f.mayOnly(ctx, "drained"))

@@ -105,12 +105,22 @@ func (i *identities) reconcile(ctx context.Context, key cache.ObjectName) (time.
 		return i.provision(ctx, cluster, record)
 	}
 	i.forget(key.Name)
+	if keeps(cluster, record) {
+		return 0, nil // the end of the drain brings an event
+	}
 	return i.revoke(ctx, record)
 }
 
 // entitled tells whether a cluster is to have the identity of a registration.
 func entitled(cluster *clusterv1.ManagedCluster, record *registerv1alpha1.ManagedClusterRegistration) bool {
 	return accepted(cluster) && cluster.UID == record.Spec.ManagedClusterUID && !withdrawn(record)
+}
+
+// keeps reports whether a cluster is to keep the identity of a registration: it is entitled to
+// it, or its agent needs it to remove what the hub delivered.
+func keeps(cluster *clusterv1.ManagedCluster, record *registerv1alpha1.ManagedClusterRegistration) bool {
+	return entitled(cluster, record) ||
+		cluster != nil && Draining(cluster) && cluster.UID == record.Spec.ManagedClusterUID && !withdrawn(record)
 }
 
 func (i *identities) provision(ctx context.Context, cluster *clusterv1.ManagedCluster, record *registerv1alpha1.ManagedClusterRegistration) (time.Duration, error) {
@@ -172,7 +182,7 @@ func (i *identities) revoke(ctx context.Context, record *registerv1alpha1.Manage
 	if stored == nil || stored.UID != record.UID || stored.Spec.Driver != i.driver.Name() || !i.leaves(stored) {
 		return 0, nil
 	}
-	if entitled(latest, stored) {
+	if keeps(latest, stored) {
 		return waitPeriod, nil // the cache lags
 	}
 	// Nobody grants access on an identity that is about to go.
@@ -184,7 +194,7 @@ func (i *identities) revoke(ctx context.Context, record *registerv1alpha1.Manage
 		if latest, err = c.current(ctx, record.Name); err != nil {
 			return 0, err
 		}
-		if entitled(latest, stored) {
+		if keeps(latest, stored) {
 			return waitPeriod, nil
 		}
 	}
