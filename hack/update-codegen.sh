@@ -20,7 +20,7 @@ fi
 # shellcheck source=/dev/null
 source "$codegen/kube_codegen.sh"
 # Its types are in our OpenAPI, but nothing is written into the module cache.
-KUBE_CODEGEN_READONLY_PKGS+=(k8s.io/api/rbac/v1)
+KUBE_CODEGEN_READONLY_PKGS+=(k8s.io/api/rbac/v1 k8s.io/apimachinery/pkg/util/intstr)
 
 echo "== helpers"
 kube::codegen::gen_helpers --boilerplate hack/boilerplate.go.txt pkg/apis
@@ -33,6 +33,7 @@ kube::codegen::gen_openapi \
 	--report-filename hack/api-violations.list \
 	--update-report \
 	--extra-pkgs k8s.io/api/rbac/v1 \
+	--extra-pkgs k8s.io/apimachinery/pkg/util/intstr \
 	--boilerplate hack/boilerplate.go.txt \
 	pkg/apis
 

@@ -20,6 +20,7 @@ import (
 	baseversion "k8s.io/component-base/version"
 
 	"open-cluster-management.io/hub-apiserver/pkg/accountsync"
+	addonv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
@@ -136,7 +137,7 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	addons, err := newHubAddons(c.hub)
+	addons, err := newAccountAddons(clients, hub.Discovery())
 	if err != nil {
 		return nil, err
 	}
@@ -250,7 +251,7 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 // clients reach each group where the hub keeps it: in this server, or in the
 // hub's own CustomResourceDefinitions for a group that this server does not serve.
 type clients struct {
-	own, works, clusters, sets, accounts versioned.Interface
+	own, works, clusters, sets, accounts, addons versioned.Interface
 }
 
 func (c CompletedConfig) clients() (*clients, error) {
@@ -264,7 +265,7 @@ func (c CompletedConfig) clients() (*clients, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building the hub's client: %w", err)
 	}
-	out := &clients{own: own, works: hub, clusters: hub, sets: hub, accounts: hub}
+	out := &clients{own: own, works: hub, clusters: hub, sets: hub, accounts: hub, addons: hub}
 	if c.generic.MergedResourceConfig.ResourceEnabled(workv1.SchemeGroupVersion.WithResource("manifestworks")) {
 		out.works = own
 	}
@@ -276,6 +277,9 @@ func (c CompletedConfig) clients() (*clients, error) {
 	}
 	if c.generic.MergedResourceConfig.ResourceEnabled(authenticationv1beta1.SchemeGroupVersion.WithResource("managedserviceaccounts")) {
 		out.accounts = own
+	}
+	if c.generic.MergedResourceConfig.ResourceEnabled(addonv1alpha1.SchemeGroupVersion.WithResource("managedclusteraddons")) {
+		out.addons = own
 	}
 	return out, nil
 }

@@ -16,10 +16,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
+	addonv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/executor"
-	"open-cluster-management.io/hub-apiserver/pkg/worksync"
 )
 
 const (
@@ -48,7 +48,7 @@ type hubAccess struct {
 
 // hubKeeps tells which kinds the hub itself keeps, so that the server has to ask for them there.
 type hubKeeps struct {
-	works, clusters, sets, accounts bool
+	works, clusters, sets, accounts, addons bool
 }
 
 // newHubAccess knows what the server needs. executors are the names by which what the
@@ -125,7 +125,9 @@ func newHubAccess(hub kubernetes.Interface, leaseNamespaces []string, keeps hubK
 			a.wanted = append(a.wanted, executor.ResourceAttributes("", name))
 		}
 	}
-	addTo(&a.wanted, "", worksync.AddonResource.Group, worksync.AddonResource.Resource, "get", "list", "watch")
+	if keeps.addons {
+		addTo(&a.wanted, "", addonv1alpha1.GroupName, "managedclusteraddons", "get", "list", "watch", "delete")
+	}
 	return a
 }
 

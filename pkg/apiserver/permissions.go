@@ -2,17 +2,15 @@ package apiserver
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/dynamic"
 	rbacinformers "k8s.io/client-go/informers/rbac/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
+	addonv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/worksync"
@@ -32,7 +30,7 @@ const (
 var NamespaceSources = []NamespaceSource{NamespacesOfCluster, NamespacesOfHub}
 
 // deliverer carries ClusterPermissions to managed clusters.
-func (c CompletedConfig) deliverer(clients *clients, informers informerFactories, hub kubernetes.Interface, roles rbacinformers.Interface, addons *hubAddons) *worksync.Deliverer {
+func (c CompletedConfig) deliverer(clients *clients, informers informerFactories, hub kubernetes.Interface, roles rbacinformers.Interface, addons *accountAddons) *worksync.Deliverer {
 	var namespaces worksync.Namespaces
 	if c.extra.NamespaceSource == NamespacesOfHub {
 		// Admission watches them anyway.
@@ -85,31 +83,28 @@ func onlyRules(obj any) (any, error) {
 	return obj, nil
 }
 
-// hubAddons are the ManagedClusterAddOns of a hub, from when it has them.
-type hubAddons struct {
-	*worksync.HubAddons
+// accountAddons are the ManagedClusterAddOns of the public agent for accounts, from when there
+// are ManagedClusterAddOns.
+type accountAddons struct {
+	*worksync.AccountAddons
 	hub    discovery.DiscoveryInterface
 	served atomic.Bool
 }
 
-func newHubAddons(config *rest.Config) (*hubAddons, error) {
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("building the hub's client: %w", err)
-	}
-	a := &hubAddons{}
-	if a.hub, err = discovery.NewDiscoveryClientForConfig(config); err != nil {
-		return nil, fmt.Errorf("building the hub's client: %w", err)
-	}
-	a.HubAddons, err = worksync.NewHubAddons(client, a.served.Load)
+func newAccountAddons(clients *clients, hub discovery.DiscoveryInterface) (_ *accountAddons, err error) {
+	a := &accountAddons{hub: hub}
+	a.served.Store(clients.addons == clients.own)
+	a.AccountAddons, err = worksync.NewAccountAddons(clients.addons, a.served.Load)
 	return a, err
 }
 
 // run watches the addons until ctx ends.
-func (a *hubAddons) run(ctx context.Context) {
-	if !waitUntilServed(ctx, a.hub, worksync.AddonResource) {
-		return
+func (a *accountAddons) run(ctx context.Context) {
+	if !a.served.Load() {
+		if !waitUntilServed(ctx, a.hub, addonv1alpha1.SchemeGroupVersion.WithResource("managedclusteraddons")) {
+			return
+		}
+		a.served.Store(true)
 	}
-	a.served.Store(true)
 	a.Informer().RunWithContext(ctx)
 }

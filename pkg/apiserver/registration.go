@@ -167,7 +167,7 @@ func (c CompletedConfig) newRegistration(clients *clients, informers informerFac
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: hub.EventsV1()})
 	controller, err := registration.NewController(registration.Options{
 		Clusters: clients.clusters.ClusterV1(), ClusterInformer: clusters, Registrations: registrations, Records: records,
-		Drivers: options.Drivers, Access: access, Hub: hub, HubInformers: labelled, Requests: requests, Works: clients.works.WorkV1(),
+		Drivers: options.Drivers, Access: access, Hub: hub, HubInformers: labelled, Requests: requests, Works: clients.works.WorkV1(), Addons: clients.addons.AddonV1alpha1(),
 		CachedWorks: informers.works.Work().V1().ManifestWorks().Lister(), DrainTimeout: config.DrainTimeout, Events: broadcaster.NewRecorder(scheme.Scheme, "hub-apiserver"),
 		Decisions: decisions, EnsureRecord: registrar.EnsureRecord, AutoApproval: config.AutoApproval,
 	})

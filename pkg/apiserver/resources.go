@@ -20,6 +20,9 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/registration"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/addon/addondeploymentconfig"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/addon/clustermanagementaddon"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/addon/managedclusteraddon"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/authentication/managedserviceaccount"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/authentication/managedserviceaccountbinding"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/cluster/managedcluster"
@@ -99,6 +102,9 @@ func Resources(d Dependencies) []definition.Resource {
 			MaximumValidity: d.MaximumTokenValidity, ReservedNames: d.ReservedAccountNames,
 		}),
 		managedserviceaccountbinding.Definition(managedserviceaccountbinding.Options{Authorizer: d.Authorizer, Bindings: d.AccountBindings}),
+		clustermanagementaddon.Definition(),
+		managedclusteraddon.Definition(),
+		addondeploymentconfig.Definition(),
 	}
 	for i := range rows {
 		d.Quotas.apply(&rows[i])

@@ -37,9 +37,9 @@ type Server struct {
 	// of a cluster, secretInformers of the metadata of its accounts' Secrets.
 	hubInformers    informers.SharedInformerFactory
 	secretInformers metadatainformer.SharedInformerFactory
-	// hubRoles are informers of all roles of the hub, addons one of its ManagedClusterAddOns.
+	// hubRoles are informers of all roles of the hub, addons those of the public agent for accounts.
 	hubRoles informers.SharedInformerFactory
-	addons   *hubAddons
+	addons   *accountAddons
 	// counters count what namespaces hold, for their quotas.
 	counters []*quota.Counter
 	// search is nil for a server without.
@@ -60,6 +60,7 @@ func (s *Server) addHooks() error {
 		clusters: s.clients.clusters != s.clients.own,
 		sets:     s.clients.sets != s.clients.own,
 		accounts: s.secretInformers == nil,
+		addons:   s.clients.addons != s.clients.own,
 	}, s.search != nil, s.extra.executorNames())
 	if err := s.generic.AddReadyzChecks(healthz.NamedCheck("hub-permissions", access.check)); err != nil {
 		return err
@@ -79,7 +80,7 @@ func (s *Server) addHooks() error {
 		"hub-permissions": access.run,
 		"own-informers":   s.runInformers,
 		"hub-controllers": s.campaign,
-		"hub-addons":      s.addons.run,
+		"account-addons":  s.addons.run,
 		"quotas":          s.count,
 	}
 	if s.clients.accounts != s.clients.own {

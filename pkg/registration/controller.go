@@ -23,6 +23,7 @@ import (
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	addonclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/addon/v1alpha1"
 	clusterclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/cluster/v1"
 	workclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/work/v1"
 	clusterinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/cluster/v1"
@@ -64,7 +65,9 @@ type Options struct {
 	// driver; nil if no driver depends on them. The caller starts it.
 	Requests certificatesinformers.CertificateSigningRequestInformer
 	Works    workclient.ManifestWorksGetter
-	// CachedWorks knows most of them without asking.
+	// Addons are the ManagedClusterAddOns, which not every hub has.
+	Addons addonclient.ManagedClusterAddOnsGetter
+	// CachedWorks knows most of the works without asking.
 	CachedWorks worklisters.ManifestWorkLister
 	// DrainTimeout is how long the agent of a deleted cluster may take to remove what the hub
 	// delivered, before it loses its access.
@@ -87,7 +90,7 @@ func (o *Options) complete() error {
 	}{
 		{"Clusters", o.Clusters == nil}, {"ClusterInformer", o.ClusterInformer == nil}, {"Registrations", o.Registrations == nil},
 		{"Records", o.Records == nil}, {"Drivers", len(o.Drivers) == 0}, {"Access", o.Access == nil}, {"Hub", o.Hub == nil},
-		{"HubInformers", o.HubInformers == nil}, {"Works", o.Works == nil}, {"CachedWorks", o.CachedWorks == nil}, {"Events", o.Events == nil}, {"Decisions", o.Decisions == nil},
+		{"HubInformers", o.HubInformers == nil}, {"Works", o.Works == nil}, {"Addons", o.Addons == nil}, {"CachedWorks", o.CachedWorks == nil}, {"Events", o.Events == nil}, {"Decisions", o.Decisions == nil},
 		{"EnsureRecord", o.EnsureRecord == nil},
 	}
 	for _, option := range required {
@@ -129,6 +132,7 @@ type Controller struct {
 	access       *Access
 	hub          kubernetes.Interface
 	works        workclient.ManifestWorksGetter
+	addons       addonclient.ManagedClusterAddOnsGetter
 	cachedWorks  worklisters.ManifestWorkLister
 	drainTimeout time.Duration
 	events       events.EventRecorder
@@ -150,7 +154,7 @@ func NewController(o Options) (*Controller, error) {
 	registerMetrics()
 	c := &Controller{
 		clusters: o.Clusters, lister: o.ClusterInformer.Lister(), records: o.Records, cached: o.Registrations.Lister(),
-		drivers: o.Drivers, access: o.Access, hub: o.Hub, works: o.Works, cachedWorks: o.CachedWorks, drainTimeout: o.DrainTimeout, events: o.Events, decisions: o.Decisions, ensureRecord: o.EnsureRecord,
+		drivers: o.Drivers, access: o.Access, hub: o.Hub, works: o.Works, addons: o.Addons, cachedWorks: o.CachedWorks, drainTimeout: o.DrainTimeout, events: o.Events, decisions: o.Decisions, ensureRecord: o.EnsureRecord,
 		autoApproval: o.AutoApproval, period: o.VerifyPeriod, clock: o.Clock, census: newCensus(),
 	}
 	hub := o.HubInformers

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 
+	addonv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
@@ -52,6 +53,19 @@ func (f *fleet) addWorks(t *testing.T, cluster string, priorities map[string]str
 			t.Fatal(err)
 		}
 	}
+}
+
+// saysDeleting returns nil if the condition Deleting of a cluster names what is left.
+func (f *fleet) saysDeleting(ctx context.Context, cluster, what string) error {
+	mc, err := f.ours.ClusterV1().ManagedClusters().Get(ctx, cluster, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	deleting := meta.FindStatusCondition(mc.Status.Conditions, clusterv1.ManagedClusterConditionDeleting)
+	if deleting == nil || deleting.Reason != clusterv1.ReasonResourceRemaining || !strings.Contains(deleting.Message, what) {
+		return fmt.Errorf("the condition Deleting is %v", deleting)
+	}
+	return nil
 }
 
 // deletes returns nil if exactly these ManifestWorks of a cluster are being deleted, and the
@@ -101,7 +115,35 @@ func testDrained(t *testing.T, hub *realHub) {
 	f.accept(t, "drained")
 	eventually(t, "the cluster can work", func(ctx context.Context) error { return f.works(ctx, "drained") })
 	f.addWorks(t, "drained", map[string]string{"first": "", "invalid": "101", "second": "20", "last": "100"})
+	addon := &addonv1alpha1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Name: "addon", Finalizers: []string{"example.com/manager"}}}
+	addons := f.ours.AddonV1alpha1().ManagedClusterAddOns("drained")
+	if _, err := addons.Create(t.Context(), addon, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	f.deleteCluster(t, "drained")
+	// The manager of an addon may need its works to clean up.
+	eventually(t, "the addon is deleted", func(ctx context.Context) error {
+		addon, err := addons.Get(ctx, "addon", metav1.GetOptions{})
+		if err == nil && addon.DeletionTimestamp == nil {
+			return errors.New("it is not")
+		}
+		return err
+	})
+	eventually(t, "the condition names the addon", func(ctx context.Context) error {
+		return f.saysDeleting(ctx, "drained", "ManagedClusterAddOns addon")
+	})
+	works, err := f.ours.WorkV1().ManifestWorks("drained").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, work := range works.Items {
+		if work.DeletionTimestamp != nil {
+			t.Errorf("%s is deleted before the addon is gone", work.Name)
+		}
+	}
+	if _, err := addons.Patch(t.Context(), "addon", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	eventually(t, "the first works are deleted", func(ctx context.Context) error { return f.deletes(ctx, "drained", "first", "invalid") })
 	if err := f.mayOnly(t.Context(), "drained", whenAccepted...); err != nil {
 		t.Errorf("the cluster has lost its access: %v", err)

@@ -22,8 +22,8 @@ const (
 	// drainPeriod is how often the server looks whether the agent of a deleted cluster has
 	// removed what the hub delivered.
 	drainPeriod = time.Second
-	// namedWorks is how many ManifestWorks a message names.
-	namedWorks = 10
+	// namedObjects is how many objects of a kind a message names.
+	namedObjects = 10
 	// lastPriority is the highest cleanup priority, which is deleted last.
 	lastPriority = 100
 )
@@ -35,8 +35,9 @@ func Draining(cluster *clusterv1.ManagedCluster) bool {
 	return draining
 }
 
-// drain deletes the ManifestWorks of a deleted cluster while its agent still has access, and
-// reports whether that is over: none is left, or the time for it has passed.
+// drain deletes the ManagedClusterAddOns of a deleted cluster, and then its ManifestWorks, while its
+// agent still has access. It reports whether that is over: none is left, or the time for it has
+// passed.
 func (c *Controller) drain(ctx context.Context, cluster *clusterv1.ManagedCluster) (over bool, again time.Duration, _ error) {
 	latest, err := c.current(ctx, cluster.Name)
 	if err != nil {
@@ -48,7 +49,7 @@ func (c *Controller) drain(ctx context.Context, cluster *clusterv1.ManagedCluste
 	if !Draining(latest) {
 		return true, 0, nil
 	}
-	left, failure := c.deleteWorks(ctx, cluster.Name)
+	left, failure := c.deleteDelivered(ctx, cluster.Name)
 	overdue := c.clock.Since(latest.DeletionTimestamp.Time) >= c.drainTimeout
 	switch {
 	case failure != nil && !overdue:
@@ -56,10 +57,10 @@ func (c *Controller) drain(ctx context.Context, cluster *clusterv1.ManagedCluste
 			return false, 0, err
 		}
 		return false, 0, failure
-	case len(left) > 0 && !overdue:
-		return false, drainPeriod, c.setDeleting(ctx, latest, clusterv1.ReasonResourceRemaining, "Waiting for the agent to remove "+enumerate(left)+".")
-	case len(left) > 0 || failure != nil:
-		message := fmt.Sprintf("The agent did not remove within %s what the hub delivered. It may remain on the cluster: %s.", c.drainTimeout, enumerate(left))
+	case !left.empty() && !overdue:
+		return false, drainPeriod, c.setDeleting(ctx, latest, clusterv1.ReasonResourceRemaining, "Waiting until these are removed: "+left.String()+".")
+	case !left.empty() || failure != nil:
+		message := fmt.Sprintf("What the hub delivered was not removed within %s. It may remain on the cluster: %s.", c.drainTimeout, left)
 		if failure != nil {
 			message = fmt.Sprintf("The server could not delete within %s what the hub delivered, which may remain on the cluster: %v", c.drainTimeout, failure)
 		}
@@ -68,6 +69,59 @@ func (c *Controller) drain(ctx context.Context, cluster *clusterv1.ManagedCluste
 		return true, 0, c.setDeleting(ctx, latest, clusterv1.ReasonDrainTimedOut, message)
 	}
 	return true, 0, c.setDeleting(ctx, latest, clusterv1.ReasonNoResource, "The agent has removed what the hub delivered.")
+}
+
+// remaining names what the hub has of a cluster that is drained.
+type remaining struct {
+	addons, works []string
+}
+
+func (r remaining) empty() bool { return len(r.addons)+len(r.works) == 0 }
+
+// String names the first ones.
+func (r remaining) String() string {
+	var parts []string
+	if len(r.addons) > 0 {
+		parts = append(parts, "ManagedClusterAddOns "+enumerate(r.addons))
+	}
+	if len(r.works) > 0 {
+		parts = append(parts, "ManifestWorks "+enumerate(r.works))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// deleteDelivered deletes what goes next, and returns what is left. ManifestWorks of an addon may be
+// what its manager needs to clean up on the cluster, so that addons go first, and works only once
+// none is left.
+func (c *Controller) deleteDelivered(ctx context.Context, cluster string) (left remaining, err error) {
+	if left.addons, err = c.deleteAddons(ctx, cluster); err != nil || len(left.addons) > 0 {
+		return left, err
+	}
+	left.works, err = c.deleteWorks(ctx, cluster)
+	return left, err
+}
+
+// deleteAddons deletes the ManagedClusterAddOns of a cluster, and returns the names of all that are left.
+func (c *Controller) deleteAddons(ctx context.Context, cluster string) (left []string, err error) {
+	addons, err := c.addons.ManagedClusterAddOns(cluster).List(ctx, metav1.ListOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil // a hub without the CustomResourceDefinition
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing the ManagedClusterAddOns of cluster %s: %w", cluster, err)
+	}
+	for i := range addons.Items {
+		addon := &addons.Items[i]
+		left = append(left, addon.Name)
+		if addon.DeletionTimestamp != nil {
+			continue
+		}
+		err := c.addons.ManagedClusterAddOns(cluster).Delete(ctx, addon.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &addon.UID}})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return left, fmt.Errorf("deleting ManagedClusterAddOn %s/%s: %w", cluster, addon.Name, err)
+		}
+	}
+	return left, nil
 }
 
 // deleteWorks deletes the ManifestWorks of a cluster that have the lowest cleanup priority of
@@ -115,13 +169,13 @@ func cleanupPriority(work *workv1.ManifestWork) int {
 	return priority
 }
 
-// enumerate names the first ManifestWorks of a list.
+// enumerate names the first of a list.
 func enumerate(names []string) string {
-	more := len(names) - namedWorks
+	more := len(names) - namedObjects
 	if more <= 0 {
-		return "ManifestWorks " + strings.Join(names, ", ")
+		return strings.Join(names, ", ")
 	}
-	return fmt.Sprintf("ManifestWorks %s and %d more", strings.Join(names[:namedWorks], ", "), more)
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:namedObjects], ", "), more)
 }
 
 func (c *Controller) setDeleting(ctx context.Context, cluster *clusterv1.ManagedCluster, reason, message string) error {

@@ -87,7 +87,8 @@ func startHub(t *testing.T) *realHub {
 	err = cluster.Apply(t.Context(),
 		customResource("cluster.open-cluster-management.io", "v1", "managedclusters", "ManagedCluster", "Cluster", true),
 		customResource("register.open-cluster-management.io", "v1alpha1", "managedclusters", "ManagedClusterRegistration", "Cluster", false),
-		customResource("work.open-cluster-management.io", "v1", "manifestworks", "ManifestWork", "Namespaced", true))
+		customResource("work.open-cluster-management.io", "v1", "manifestworks", "ManifestWork", "Namespaced", true),
+		customResource("addon.open-cluster-management.io", "v1alpha1", "managedclusteraddons", "ManagedClusterAddOn", "Namespaced", true))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +108,8 @@ func startHub(t *testing.T) *realHub {
 		_, err := h.ours.ClusterV1().ManagedClusters().List(ctx, metav1.ListOptions{})
 		_, err2 := h.ours.WorkV1().ManifestWorks("default").List(ctx, metav1.ListOptions{})
 		_, err3 := h.ours.RegisterV1alpha1().ManagedClusterRegistrations().List(ctx, metav1.ListOptions{})
-		return errors.Join(err, err2, err3)
+		_, err4 := h.ours.AddonV1alpha1().ManagedClusterAddOns("default").List(ctx, metav1.ListOptions{})
+		return errors.Join(err, err2, err3, err4)
 	})
 	return h
 }
@@ -368,7 +370,7 @@ func (f *fleet) serve(t *testing.T, crashAfter int) *running {
 		Clusters: ours.ClusterV1(), ClusterInformer: own.Cluster().V1().ManagedClusters(),
 		Registrations: own.Register().V1alpha1().ManagedClusterRegistrations(), Records: records,
 		Drivers: drivers, Access: registration.NewAccess(hub, registration.CachedFrom(labelled)), Hub: hub,
-		HubInformers: labelled, Works: ours.WorkV1(), Decisions: decider{ours},
+		HubInformers: labelled, Works: ours.WorkV1(), Addons: ours.AddonV1alpha1(), Decisions: decider{ours},
 		CachedWorks: works.Work().V1().ManifestWorks().Lister(), DrainTimeout: f.drain, Events: f.events,
 		EnsureRecord: func(ctx context.Context, mc *clusterv1.ManagedCluster) error {
 			_, err := records.Create(ctx, recordOf(mc, ""))

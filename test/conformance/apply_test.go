@@ -100,7 +100,7 @@ func TestServerSideApply(t *testing.T) {
 func TestApplyOwnership(t *testing.T) {
 	forEachWithStatus(t, func(t *testing.T, p *place) {
 		object := p.object(t)
-		object.Object["status"] = statusReport("Ignored")
+		object.Object["status"] = p.statusReport("Ignored")
 		applied, err := p.client.Apply(t.Context(), object.GetName(), object, metav1.ApplyOptions{FieldManager: "spec-writer"})
 		if err != nil {
 			t.Fatal(err)
@@ -115,7 +115,7 @@ func TestApplyOwnership(t *testing.T) {
 		status := p.changed(t, object)
 		status.SetLabels(map[string]string{"from": "status"})
 		status.SetAnnotations(map[string]string{"from": "status"})
-		status.Object["status"] = statusReport(conditionType)
+		status.Object["status"] = p.statusReport(conditionType)
 		applied, err = p.client.ApplyStatus(t.Context(), object.GetName(), status, metav1.ApplyOptions{FieldManager: "status-writer"})
 		if err != nil {
 			t.Fatal(err)

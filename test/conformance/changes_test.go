@@ -20,6 +20,9 @@ var specChanges = map[string]string{
 	// The set of a binding is immutable, and there is nothing else in its spec.
 	"ManagedClusterSetBinding": `{"metadata":{"annotations":{"changed":"yes"}}}`,
 	"ClusterNamespace":         `{"spec":{"namespaceUID":"0c1d2e3f-0000-4000-8000-000000000000"}}`,
+	"ManagedClusterAddOn":      `{"spec":{"configs":[{"group":"","resource":"configmaps","namespace":"default","name":"changed"}]}}`,
+	"ClusterManagementAddOn":   `{"spec":{"addOnMeta":{"displayName":"Changed"}}}`,
+	"AddOnDeploymentConfig":    `{"spec":{"agentInstallNamespace":"changed"}}`,
 	"ClusterPermission":        `{"spec":{"clusterRole":{"rules":[{"apiGroups":[""],"resources":["nodes"],"verbs":["get"]}]}}}`,
 }
 
@@ -44,20 +47,29 @@ var namedBySpec = map[string]func(object *unstructured.Unstructured) error{
 // conditionType is that of the condition that tests report. Nothing else does.
 const conditionType = "Conformance"
 
-// statusReport is a status that every kind takes.
-func statusReport(conditionType string) map[string]any {
-	return map[string]any{"conditions": []any{map[string]any{
+// statusReport is a status of the kind that has one condition.
+func (k kind) statusReport(conditionType string) map[string]any {
+	status := map[string]any{"conditions": []any{map[string]any{
 		"type":               conditionType,
 		"status":             "True",
 		"reason":             "Tested",
 		"message":            "Reported by a test.",
 		"lastTransitionTime": "2026-01-02T03:04:05Z",
 	}}}
+	if k.Kind == "ClusterManagementAddOn" { // has conditions for each placement only
+		status["namespace"], status["name"] = "default", "all"
+		return map[string]any{"installProgressions": []any{status}}
+	}
+	return status
 }
 
 // reports tells whether a status has the condition.
 func reports(object *unstructured.Unstructured, conditionType string) bool {
-	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	status, _, _ := unstructured.NestedMap(object.Object, "status")
+	if progressions, _, _ := unstructured.NestedSlice(status, "installProgressions"); len(progressions) > 0 {
+		status, _ = progressions[0].(map[string]any)
+	}
+	conditions, _, _ := unstructured.NestedSlice(status, "conditions")
 	for _, condition := range conditions {
 		if condition, ok := condition.(map[string]any); ok && condition["type"] == conditionType {
 			return true

@@ -66,7 +66,7 @@ func wantVerbs(t *testing.T, resource metav1.APIResource, verbs ...string) {
 	}
 }
 
-// TestPreferredVersion checks that kubectl gets the version that objects are stored in.
+// TestPreferredVersion checks that kubectl gets the version that the table prefers.
 func TestPreferredVersion(t *testing.T) {
 	t.Parallel()
 	groups, err := shared.kube.Discovery().ServerGroups()

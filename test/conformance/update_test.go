@@ -94,7 +94,7 @@ func TestGeneration(t *testing.T) {
 		want(p.merge(t, name, map[string]any{"metadata": map[string]any{"generation": 7}}), 1, "a change of the generation")
 		want(p.update(t, name, func(o *unstructured.Unstructured) *unstructured.Unstructured { return o }), 1, "an update to the same")
 		if p.HasStatus() {
-			want(p.merge(t, name, map[string]any{"status": statusReport(conditionType)}, "status"), 1, "a change of the status")
+			want(p.merge(t, name, map[string]any{"status": p.statusReport(conditionType)}, "status"), 1, "a change of the status")
 		}
 		want(p.merge(t, name, p.specChange(t)), p.generation(t, 1), "a change of the spec")
 		want(p.merge(t, name, p.specChange(t)), p.generation(t, 1), "the same change again")
@@ -105,7 +105,7 @@ func TestGeneration(t *testing.T) {
 func TestStatusIsolation(t *testing.T) {
 	forEachWithStatus(t, func(t *testing.T, p *place) {
 		object := p.object(t)
-		object.Object["status"] = statusReport("Ignored")
+		object.Object["status"] = p.statusReport("Ignored")
 		created, err := p.client.Create(t.Context(), object, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -118,10 +118,10 @@ func TestStatusIsolation(t *testing.T) {
 			}
 		}
 		ignored(created, "POST")
-		status := map[string]any{"status": statusReport("Ignored")}
+		status := map[string]any{"status": p.statusReport("Ignored")}
 		ignored(p.merge(t, name, status), "PATCH")
 		ignored(p.update(t, name, func(o *unstructured.Unstructured) *unstructured.Unstructured {
-			o.Object["status"] = statusReport("Ignored")
+			o.Object["status"] = p.statusReport("Ignored")
 			return o
 		}), "PUT")
 
@@ -131,7 +131,7 @@ func TestStatusIsolation(t *testing.T) {
 			o.SetLabels(map[string]string{"from": "status"})
 			o.SetAnnotations(map[string]string{"from": "status"})
 			o.SetFinalizers([]string{"conformance.open-cluster-management.io/status"})
-			o.Object["status"] = statusReport(conditionType)
+			o.Object["status"] = p.statusReport(conditionType)
 			return o
 		}
 		unchanged := func(o *unstructured.Unstructured, request string) {

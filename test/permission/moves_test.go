@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
+	addonv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
 	authenticationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1alpha1"
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
-	"open-cluster-management.io/hub-apiserver/pkg/worksync"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
@@ -48,6 +48,8 @@ func TestWeakness4AccountThatMovesFast(t *testing.T) {
 	f.rendersNow(t, cp, inNamespace(whereTo(moves-1), name))
 }
 
+var addonResource = addonv1alpha1.SchemeGroupVersion.WithResource("managedclusteraddons")
+
 // Weakness 4, for agents of the public addon, which do not say where they are: the
 // addon does, in one of two fields, if there is one.
 func TestWeakness4AddonThatMovesFast(t *testing.T) {
@@ -73,9 +75,9 @@ func TestWeakness4AddonThatMovesFast(t *testing.T) {
 	f.undelivered(t, framework.Cluster1, name, noAddon)
 	f.rendersSubject(t, cp)
 
-	addons := framework.Must(dynamic.NewForConfig(hub.AdminConfig()))(t).Resource(worksync.AddonResource).Namespace(framework.Cluster1)
+	addons := framework.Must(dynamic.NewForConfig(hub.AdminConfig()))(t).Resource(addonResource).Namespace(framework.Cluster1)
 	addon := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": worksync.AddonResource.GroupVersion().String(), "kind": "ManagedClusterAddOn",
+		"apiVersion": addonResource.GroupVersion().String(), "kind": "ManagedClusterAddOn",
 		"metadata": map[string]any{"name": "managed-serviceaccount"},
 	}}
 	framework.Must(addons.Create(ctx, addon, metav1.CreateOptions{}))(t)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -259,7 +260,7 @@ func (p *publicRegistration) joins(t *testing.T, h *awsHub) (watched func() *uns
 
 	p.describes(t, watched)
 	p.reports(t, watched())
-	p.finds(t)
+	p.reportsAddons(t, h)
 	p.worksOn(t, h)
 	return watched
 }
@@ -317,12 +318,31 @@ func (p *publicRegistration) reports(t *testing.T, cluster *unstructured.Unstruc
 	framework.Must(p.own.kube.CoreV1().Events(p.cluster).Patch(t.Context(), event.Name, types.StrategicMergePatchType, []byte(`{"count":2}`), metav1.PatchOptions{}))(t)
 }
 
-// finds looks for addons, which the hub has no API of.
-func (p *publicRegistration) finds(t *testing.T) {
+// reportsAddons finds the addons of its cluster and reports their health, as the public registration
+// agent does, which ends itself if it cannot: by v1beta1, or by v1alpha1 in older releases.
+func (p *publicRegistration) reportsAddons(t *testing.T, h *awsHub) {
 	t.Helper()
-	addons := schema.GroupVersionResource{Group: "addon.open-cluster-management.io", Version: "v1alpha1", Resource: "managedclusteraddons"}
-	if _, err := p.own.dynamic.Resource(addons).Namespace(p.cluster).List(t.Context(), metav1.ListOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("addons: %v", err)
+	admin := newPublicClient(t, h.Hub.AdminConfig())
+	for _, version := range []string{"v1alpha1", "v1beta1"} {
+		resource := schema.GroupVersionResource{Group: "addon.open-cluster-management.io", Version: version, Resource: "managedclusteraddons"}
+		addon := &unstructured.Unstructured{}
+		if err := addon.UnmarshalJSON(fmt.Appendf(nil, `{"apiVersion":"addon.open-cluster-management.io/%s","kind":"ManagedClusterAddOn","metadata":{"name":"of-%[1]s","namespace":%[2]q},"spec":{}}`, version, p.cluster)); err != nil {
+			t.Fatal(err)
+		}
+		framework.Must(admin.dynamic.Resource(resource).Namespace(p.cluster).Create(t.Context(), addon, metav1.CreateOptions{}))(t)
+		own := p.own.dynamic.Resource(resource).Namespace(p.cluster)
+		list := framework.Must(own.List(t.Context(), metav1.ListOptions{}))(t)
+		framework.Must(own.Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}))(t).Stop()
+		read := framework.Must(own.Get(t.Context(), addon.GetName(), metav1.GetOptions{}))(t)
+		if err := patch(t.Context(), own, read, map[string]any{"status": map[string]any{"conditions": []any{map[string]any{
+			"type": "Available", "status": "True", "reason": "ManagedClusterAddOnLeaseUpdated", "message": "", "lastTransitionTime": now().UTC().Format(time.RFC3339),
+		}}}}, "status"); err != nil {
+			t.Fatalf("%s: %v", version, err)
+		}
+		// What the addon is, is for its manager to say.
+		if err := patch(t.Context(), own, read, map[string]any{"spec": map[string]any{"configs": []any{}}}); !apierrors.IsForbidden(err) {
+			t.Errorf("%s: a patch of the spec: %v", version, err)
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	metafuzzer "k8s.io/apimachinery/pkg/apis/meta/fuzzer"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	addonfuzzer "open-cluster-management.io/hub-apiserver/pkg/apis/addon/fuzzer"
 	authenticationfuzzer "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/fuzzer"
 	clusterfuzzer "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/fuzzer"
 	rbacfuzzer "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/fuzzer"
@@ -20,6 +21,7 @@ import (
 
 var fuzzerFuncs = fuzzer.MergeFuzzerFuncs(
 	metafuzzer.Funcs,
+	addonfuzzer.Funcs,
 	authenticationfuzzer.Funcs,
 	clusterfuzzer.Funcs,
 	rbacfuzzer.Funcs,

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 
+	addoninstall "open-cluster-management.io/hub-apiserver/pkg/apis/addon/install"
 	authenticationinstall "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/install"
 	clusterinstall "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/install"
 	proxyinstall "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/install"
@@ -27,6 +28,7 @@ var (
 )
 
 func init() {
+	addoninstall.Install(Scheme)
 	authenticationinstall.Install(Scheme)
 	clusterinstall.Install(Scheme)
 	proxyinstall.Install(Scheme)

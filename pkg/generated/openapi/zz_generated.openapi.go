@@ -12,11 +12,14 @@ import (
 	resource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtime "k8s.io/apimachinery/pkg/runtime"
+	intstr "k8s.io/apimachinery/pkg/util/intstr"
 	version "k8s.io/apimachinery/pkg/version"
 	common "k8s.io/kube-openapi/pkg/common"
 	spec "k8s.io/kube-openapi/pkg/validation/spec"
-	v1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1alpha1"
-	v1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
+	v1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
+	v1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1beta1"
+	authenticationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1alpha1"
+	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	v1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
 	proxyv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1alpha1"
@@ -29,200 +32,291 @@ import (
 
 func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	return map[string]common.OpenAPIDefinition{
-		v1.AggregationRule{}.OpenAPIModelName():                                schema_k8sio_api_rbac_v1_AggregationRule(ref),
-		v1.ClusterRole{}.OpenAPIModelName():                                    schema_k8sio_api_rbac_v1_ClusterRole(ref),
-		v1.ClusterRoleBinding{}.OpenAPIModelName():                             schema_k8sio_api_rbac_v1_ClusterRoleBinding(ref),
-		v1.ClusterRoleBindingList{}.OpenAPIModelName():                         schema_k8sio_api_rbac_v1_ClusterRoleBindingList(ref),
-		v1.ClusterRoleList{}.OpenAPIModelName():                                schema_k8sio_api_rbac_v1_ClusterRoleList(ref),
-		v1.PolicyRule{}.OpenAPIModelName():                                     schema_k8sio_api_rbac_v1_PolicyRule(ref),
-		v1.Role{}.OpenAPIModelName():                                           schema_k8sio_api_rbac_v1_Role(ref),
-		v1.RoleBinding{}.OpenAPIModelName():                                    schema_k8sio_api_rbac_v1_RoleBinding(ref),
-		v1.RoleBindingList{}.OpenAPIModelName():                                schema_k8sio_api_rbac_v1_RoleBindingList(ref),
-		v1.RoleList{}.OpenAPIModelName():                                       schema_k8sio_api_rbac_v1_RoleList(ref),
-		v1.RoleRef{}.OpenAPIModelName():                                        schema_k8sio_api_rbac_v1_RoleRef(ref),
-		v1.Subject{}.OpenAPIModelName():                                        schema_k8sio_api_rbac_v1_Subject(ref),
-		resource.Quantity{}.OpenAPIModelName():                                 schema_apimachinery_pkg_api_resource_Quantity(ref),
-		metav1.APIGroup{}.OpenAPIModelName():                                   schema_pkg_apis_meta_v1_APIGroup(ref),
-		metav1.APIGroupList{}.OpenAPIModelName():                               schema_pkg_apis_meta_v1_APIGroupList(ref),
-		metav1.APIResource{}.OpenAPIModelName():                                schema_pkg_apis_meta_v1_APIResource(ref),
-		metav1.APIResourceList{}.OpenAPIModelName():                            schema_pkg_apis_meta_v1_APIResourceList(ref),
-		metav1.APIVersions{}.OpenAPIModelName():                                schema_pkg_apis_meta_v1_APIVersions(ref),
-		metav1.ApplyOptions{}.OpenAPIModelName():                               schema_pkg_apis_meta_v1_ApplyOptions(ref),
-		metav1.Condition{}.OpenAPIModelName():                                  schema_pkg_apis_meta_v1_Condition(ref),
-		metav1.CreateOptions{}.OpenAPIModelName():                              schema_pkg_apis_meta_v1_CreateOptions(ref),
-		metav1.DeleteOptions{}.OpenAPIModelName():                              schema_pkg_apis_meta_v1_DeleteOptions(ref),
-		metav1.Duration{}.OpenAPIModelName():                                   schema_pkg_apis_meta_v1_Duration(ref),
-		metav1.FieldSelectorRequirement{}.OpenAPIModelName():                   schema_pkg_apis_meta_v1_FieldSelectorRequirement(ref),
-		metav1.FieldsV1{}.OpenAPIModelName():                                   schema_pkg_apis_meta_v1_FieldsV1(ref),
-		metav1.GetOptions{}.OpenAPIModelName():                                 schema_pkg_apis_meta_v1_GetOptions(ref),
-		metav1.GroupKind{}.OpenAPIModelName():                                  schema_pkg_apis_meta_v1_GroupKind(ref),
-		metav1.GroupResource{}.OpenAPIModelName():                              schema_pkg_apis_meta_v1_GroupResource(ref),
-		metav1.GroupVersion{}.OpenAPIModelName():                               schema_pkg_apis_meta_v1_GroupVersion(ref),
-		metav1.GroupVersionForDiscovery{}.OpenAPIModelName():                   schema_pkg_apis_meta_v1_GroupVersionForDiscovery(ref),
-		metav1.GroupVersionKind{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_GroupVersionKind(ref),
-		metav1.GroupVersionResource{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_GroupVersionResource(ref),
-		metav1.InternalEvent{}.OpenAPIModelName():                              schema_pkg_apis_meta_v1_InternalEvent(ref),
-		metav1.LabelSelector{}.OpenAPIModelName():                              schema_pkg_apis_meta_v1_LabelSelector(ref),
-		metav1.LabelSelectorRequirement{}.OpenAPIModelName():                   schema_pkg_apis_meta_v1_LabelSelectorRequirement(ref),
-		metav1.List{}.OpenAPIModelName():                                       schema_pkg_apis_meta_v1_List(ref),
-		metav1.ListMeta{}.OpenAPIModelName():                                   schema_pkg_apis_meta_v1_ListMeta(ref),
-		metav1.ListOptions{}.OpenAPIModelName():                                schema_pkg_apis_meta_v1_ListOptions(ref),
-		metav1.ManagedFieldsEntry{}.OpenAPIModelName():                         schema_pkg_apis_meta_v1_ManagedFieldsEntry(ref),
-		metav1.MicroTime{}.OpenAPIModelName():                                  schema_pkg_apis_meta_v1_MicroTime(ref),
-		metav1.ObjectMeta{}.OpenAPIModelName():                                 schema_pkg_apis_meta_v1_ObjectMeta(ref),
-		metav1.OwnerReference{}.OpenAPIModelName():                             schema_pkg_apis_meta_v1_OwnerReference(ref),
-		metav1.PartialObjectMetadata{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_PartialObjectMetadata(ref),
-		metav1.PartialObjectMetadataList{}.OpenAPIModelName():                  schema_pkg_apis_meta_v1_PartialObjectMetadataList(ref),
-		metav1.Patch{}.OpenAPIModelName():                                      schema_pkg_apis_meta_v1_Patch(ref),
-		metav1.PatchOptions{}.OpenAPIModelName():                               schema_pkg_apis_meta_v1_PatchOptions(ref),
-		metav1.Preconditions{}.OpenAPIModelName():                              schema_pkg_apis_meta_v1_Preconditions(ref),
-		metav1.RootPaths{}.OpenAPIModelName():                                  schema_pkg_apis_meta_v1_RootPaths(ref),
-		metav1.ServerAddressByClientCIDR{}.OpenAPIModelName():                  schema_pkg_apis_meta_v1_ServerAddressByClientCIDR(ref),
-		metav1.ShardInfo{}.OpenAPIModelName():                                  schema_pkg_apis_meta_v1_ShardInfo(ref),
-		metav1.Status{}.OpenAPIModelName():                                     schema_pkg_apis_meta_v1_Status(ref),
-		metav1.StatusCause{}.OpenAPIModelName():                                schema_pkg_apis_meta_v1_StatusCause(ref),
-		metav1.StatusDetails{}.OpenAPIModelName():                              schema_pkg_apis_meta_v1_StatusDetails(ref),
-		metav1.Table{}.OpenAPIModelName():                                      schema_pkg_apis_meta_v1_Table(ref),
-		metav1.TableColumnDefinition{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_TableColumnDefinition(ref),
-		metav1.TableOptions{}.OpenAPIModelName():                               schema_pkg_apis_meta_v1_TableOptions(ref),
-		metav1.TableRow{}.OpenAPIModelName():                                   schema_pkg_apis_meta_v1_TableRow(ref),
-		metav1.TableRowCondition{}.OpenAPIModelName():                          schema_pkg_apis_meta_v1_TableRowCondition(ref),
-		metav1.Time{}.OpenAPIModelName():                                       schema_pkg_apis_meta_v1_Time(ref),
-		metav1.Timestamp{}.OpenAPIModelName():                                  schema_pkg_apis_meta_v1_Timestamp(ref),
-		metav1.TypeMeta{}.OpenAPIModelName():                                   schema_pkg_apis_meta_v1_TypeMeta(ref),
-		metav1.UpdateOptions{}.OpenAPIModelName():                              schema_pkg_apis_meta_v1_UpdateOptions(ref),
-		metav1.WatchEvent{}.OpenAPIModelName():                                 schema_pkg_apis_meta_v1_WatchEvent(ref),
-		runtime.RawExtension{}.OpenAPIModelName():                              schema_k8sio_apimachinery_pkg_runtime_RawExtension(ref),
-		runtime.TypeMeta{}.OpenAPIModelName():                                  schema_k8sio_apimachinery_pkg_runtime_TypeMeta(ref),
-		runtime.Unknown{}.OpenAPIModelName():                                   schema_k8sio_apimachinery_pkg_runtime_Unknown(ref),
-		version.Info{}.OpenAPIModelName():                                      schema_k8sio_apimachinery_pkg_version_Info(ref),
-		v1alpha1.ManagedServiceAccount{}.OpenAPIModelName():                    schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccount(ref),
-		v1alpha1.ManagedServiceAccountBinding{}.OpenAPIModelName():             schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountBinding(ref),
-		v1alpha1.ManagedServiceAccountBindingList{}.OpenAPIModelName():         schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountBindingList(ref),
-		v1alpha1.ManagedServiceAccountBindingSpec{}.OpenAPIModelName():         schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountBindingSpec(ref),
-		v1alpha1.ManagedServiceAccountList{}.OpenAPIModelName():                schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountList(ref),
-		v1alpha1.ManagedServiceAccountReference{}.OpenAPIModelName():           schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountReference(ref),
-		v1beta1.ClusterFailure{}.OpenAPIModelName():                            schema_pkg_apis_authentication_v1beta1_ClusterFailure(ref),
-		v1beta1.ClusterSummary{}.OpenAPIModelName():                            schema_pkg_apis_authentication_v1beta1_ClusterSummary(ref),
-		v1beta1.ManagedServiceAccount{}.OpenAPIModelName():                     schema_pkg_apis_authentication_v1beta1_ManagedServiceAccount(ref),
-		v1beta1.ManagedServiceAccountList{}.OpenAPIModelName():                 schema_pkg_apis_authentication_v1beta1_ManagedServiceAccountList(ref),
-		v1beta1.ManagedServiceAccountRotation{}.OpenAPIModelName():             schema_pkg_apis_authentication_v1beta1_ManagedServiceAccountRotation(ref),
-		v1beta1.ManagedServiceAccountSpec{}.OpenAPIModelName():                 schema_pkg_apis_authentication_v1beta1_ManagedServiceAccountSpec(ref),
-		v1beta1.ManagedServiceAccountStatus{}.OpenAPIModelName():               schema_pkg_apis_authentication_v1beta1_ManagedServiceAccountStatus(ref),
-		v1beta1.ServiceAccountReference{}.OpenAPIModelName():                   schema_pkg_apis_authentication_v1beta1_ServiceAccountReference(ref),
-		v1beta1.TokenSecretReference{}.OpenAPIModelName():                      schema_pkg_apis_authentication_v1beta1_TokenSecretReference(ref),
-		clusterv1.Acceptance{}.OpenAPIModelName():                              schema_pkg_apis_cluster_v1_Acceptance(ref),
-		clusterv1.ClientConfig{}.OpenAPIModelName():                            schema_pkg_apis_cluster_v1_ClientConfig(ref),
-		clusterv1.ManagedCluster{}.OpenAPIModelName():                          schema_pkg_apis_cluster_v1_ManagedCluster(ref),
-		clusterv1.ManagedClusterClaim{}.OpenAPIModelName():                     schema_pkg_apis_cluster_v1_ManagedClusterClaim(ref),
-		clusterv1.ManagedClusterList{}.OpenAPIModelName():                      schema_pkg_apis_cluster_v1_ManagedClusterList(ref),
-		clusterv1.ManagedClusterSpec{}.OpenAPIModelName():                      schema_pkg_apis_cluster_v1_ManagedClusterSpec(ref),
-		clusterv1.ManagedClusterStatus{}.OpenAPIModelName():                    schema_pkg_apis_cluster_v1_ManagedClusterStatus(ref),
-		clusterv1.ManagedClusterVersion{}.OpenAPIModelName():                   schema_pkg_apis_cluster_v1_ManagedClusterVersion(ref),
-		clusterv1.Taint{}.OpenAPIModelName():                                   schema_pkg_apis_cluster_v1_Taint(ref),
-		v1beta2.ManagedClusterSelector{}.OpenAPIModelName():                    schema_pkg_apis_cluster_v1beta2_ManagedClusterSelector(ref),
-		v1beta2.ManagedClusterSet{}.OpenAPIModelName():                         schema_pkg_apis_cluster_v1beta2_ManagedClusterSet(ref),
-		v1beta2.ManagedClusterSetBinding{}.OpenAPIModelName():                  schema_pkg_apis_cluster_v1beta2_ManagedClusterSetBinding(ref),
-		v1beta2.ManagedClusterSetBindingList{}.OpenAPIModelName():              schema_pkg_apis_cluster_v1beta2_ManagedClusterSetBindingList(ref),
-		v1beta2.ManagedClusterSetBindingSpec{}.OpenAPIModelName():              schema_pkg_apis_cluster_v1beta2_ManagedClusterSetBindingSpec(ref),
-		v1beta2.ManagedClusterSetBindingStatus{}.OpenAPIModelName():            schema_pkg_apis_cluster_v1beta2_ManagedClusterSetBindingStatus(ref),
-		v1beta2.ManagedClusterSetList{}.OpenAPIModelName():                     schema_pkg_apis_cluster_v1beta2_ManagedClusterSetList(ref),
-		v1beta2.ManagedClusterSetSpec{}.OpenAPIModelName():                     schema_pkg_apis_cluster_v1beta2_ManagedClusterSetSpec(ref),
-		v1beta2.ManagedClusterSetStatus{}.OpenAPIModelName():                   schema_pkg_apis_cluster_v1beta2_ManagedClusterSetStatus(ref),
-		proxyv1alpha1.ManagedServiceAccount{}.OpenAPIModelName():               schema_pkg_apis_proxy_v1alpha1_ManagedServiceAccount(ref),
-		proxyv1alpha1.ManagedServiceAccountList{}.OpenAPIModelName():           schema_pkg_apis_proxy_v1alpha1_ManagedServiceAccountList(ref),
-		proxyv1beta1.ClusterStatus{}.OpenAPIModelName():                        schema_pkg_apis_proxy_v1beta1_ClusterStatus(ref),
-		proxyv1beta1.ClusterStatusProxyOptions{}.OpenAPIModelName():            schema_pkg_apis_proxy_v1beta1_ClusterStatusProxyOptions(ref),
-		rbacv1alpha1.Approval{}.OpenAPIModelName():                             schema_pkg_apis_rbac_v1alpha1_Approval(ref),
-		rbacv1alpha1.ApprovedGeneration{}.OpenAPIModelName():                   schema_pkg_apis_rbac_v1alpha1_ApprovedGeneration(ref),
-		rbacv1alpha1.ClusterNamespace{}.OpenAPIModelName():                     schema_pkg_apis_rbac_v1alpha1_ClusterNamespace(ref),
-		rbacv1alpha1.ClusterNamespaceList{}.OpenAPIModelName():                 schema_pkg_apis_rbac_v1alpha1_ClusterNamespaceList(ref),
-		rbacv1alpha1.ClusterNamespaceSpec{}.OpenAPIModelName():                 schema_pkg_apis_rbac_v1alpha1_ClusterNamespaceSpec(ref),
-		rbacv1alpha1.ClusterPermission{}.OpenAPIModelName():                    schema_pkg_apis_rbac_v1alpha1_ClusterPermission(ref),
-		rbacv1alpha1.ClusterPermissionList{}.OpenAPIModelName():                schema_pkg_apis_rbac_v1alpha1_ClusterPermissionList(ref),
-		rbacv1alpha1.ClusterPermissionSpec{}.OpenAPIModelName():                schema_pkg_apis_rbac_v1alpha1_ClusterPermissionSpec(ref),
-		rbacv1alpha1.ClusterPermissionStatus{}.OpenAPIModelName():              schema_pkg_apis_rbac_v1alpha1_ClusterPermissionStatus(ref),
-		rbacv1alpha1.ClusterRole{}.OpenAPIModelName():                          schema_pkg_apis_rbac_v1alpha1_ClusterRole(ref),
-		rbacv1alpha1.ClusterRoleBinding{}.OpenAPIModelName():                   schema_pkg_apis_rbac_v1alpha1_ClusterRoleBinding(ref),
-		rbacv1alpha1.ClusterScopedResourceStatus{}.OpenAPIModelName():          schema_pkg_apis_rbac_v1alpha1_ClusterScopedResourceStatus(ref),
-		rbacv1alpha1.DeliveredGeneration{}.OpenAPIModelName():                  schema_pkg_apis_rbac_v1alpha1_DeliveredGeneration(ref),
-		rbacv1alpha1.HubRoleRef{}.OpenAPIModelName():                           schema_pkg_apis_rbac_v1alpha1_HubRoleRef(ref),
-		rbacv1alpha1.NamespacedResourceStatus{}.OpenAPIModelName():             schema_pkg_apis_rbac_v1alpha1_NamespacedResourceStatus(ref),
-		rbacv1alpha1.PendingGeneration{}.OpenAPIModelName():                    schema_pkg_apis_rbac_v1alpha1_PendingGeneration(ref),
-		rbacv1alpha1.ResourceStatus{}.OpenAPIModelName():                       schema_pkg_apis_rbac_v1alpha1_ResourceStatus(ref),
-		rbacv1alpha1.Role{}.OpenAPIModelName():                                 schema_pkg_apis_rbac_v1alpha1_Role(ref),
-		rbacv1alpha1.RoleBinding{}.OpenAPIModelName():                          schema_pkg_apis_rbac_v1alpha1_RoleBinding(ref),
-		rbacv1alpha1.RoleRef{}.OpenAPIModelName():                              schema_pkg_apis_rbac_v1alpha1_RoleRef(ref),
-		registerv1alpha1.CSRStatus{}.OpenAPIModelName():                        schema_pkg_apis_register_v1alpha1_CSRStatus(ref),
-		registerv1alpha1.IAMRole{}.OpenAPIModelName():                          schema_pkg_apis_register_v1alpha1_IAMRole(ref),
-		registerv1alpha1.IRSAClaim{}.OpenAPIModelName():                        schema_pkg_apis_register_v1alpha1_IRSAClaim(ref),
-		registerv1alpha1.IRSAStatus{}.OpenAPIModelName():                       schema_pkg_apis_register_v1alpha1_IRSAStatus(ref),
-		registerv1alpha1.ManagedClusterAcceptance{}.OpenAPIModelName():         schema_pkg_apis_register_v1alpha1_ManagedClusterAcceptance(ref),
-		registerv1alpha1.ManagedClusterAcceptanceSpec{}.OpenAPIModelName():     schema_pkg_apis_register_v1alpha1_ManagedClusterAcceptanceSpec(ref),
-		registerv1alpha1.ManagedClusterAcceptanceStatus{}.OpenAPIModelName():   schema_pkg_apis_register_v1alpha1_ManagedClusterAcceptanceStatus(ref),
-		registerv1alpha1.ManagedClusterIRSA{}.OpenAPIModelName():               schema_pkg_apis_register_v1alpha1_ManagedClusterIRSA(ref),
-		registerv1alpha1.ManagedClusterIRSASpec{}.OpenAPIModelName():           schema_pkg_apis_register_v1alpha1_ManagedClusterIRSASpec(ref),
-		registerv1alpha1.ManagedClusterIRSAState{}.OpenAPIModelName():          schema_pkg_apis_register_v1alpha1_ManagedClusterIRSAState(ref),
-		registerv1alpha1.ManagedClusterRegistration{}.OpenAPIModelName():       schema_pkg_apis_register_v1alpha1_ManagedClusterRegistration(ref),
-		registerv1alpha1.ManagedClusterRegistrationList{}.OpenAPIModelName():   schema_pkg_apis_register_v1alpha1_ManagedClusterRegistrationList(ref),
-		registerv1alpha1.ManagedClusterRegistrationSpec{}.OpenAPIModelName():   schema_pkg_apis_register_v1alpha1_ManagedClusterRegistrationSpec(ref),
-		registerv1alpha1.ManagedClusterRegistrationStatus{}.OpenAPIModelName(): schema_pkg_apis_register_v1alpha1_ManagedClusterRegistrationStatus(ref),
-		registerv1alpha1.Requester{}.OpenAPIModelName():                        schema_pkg_apis_register_v1alpha1_Requester(ref),
-		searchv1alpha1.FleetResource{}.OpenAPIModelName():                      schema_pkg_apis_search_v1alpha1_FleetResource(ref),
-		searchv1alpha1.FleetResourceList{}.OpenAPIModelName():                  schema_pkg_apis_search_v1alpha1_FleetResourceList(ref),
-		searchv1alpha1.Inventory{}.OpenAPIModelName():                          schema_pkg_apis_search_v1alpha1_Inventory(ref),
-		searchv1alpha1.InventoryList{}.OpenAPIModelName():                      schema_pkg_apis_search_v1alpha1_InventoryList(ref),
-		searchv1alpha1.InventoryStatus{}.OpenAPIModelName():                    schema_pkg_apis_search_v1alpha1_InventoryStatus(ref),
-		searchv1alpha1.PropertyDescription{}.OpenAPIModelName():                schema_pkg_apis_search_v1alpha1_PropertyDescription(ref),
-		searchv1alpha1.PropertyValue{}.OpenAPIModelName():                      schema_pkg_apis_search_v1alpha1_PropertyValue(ref),
-		searchv1alpha1.RelatedResources{}.OpenAPIModelName():                   schema_pkg_apis_search_v1alpha1_RelatedResources(ref),
-		searchv1alpha1.ResourceIdentity{}.OpenAPIModelName():                   schema_pkg_apis_search_v1alpha1_ResourceIdentity(ref),
-		searchv1alpha1.Search{}.OpenAPIModelName():                             schema_pkg_apis_search_v1alpha1_Search(ref),
-		searchv1alpha1.SearchCompletion{}.OpenAPIModelName():                   schema_pkg_apis_search_v1alpha1_SearchCompletion(ref),
-		searchv1alpha1.SearchCompletionSpec{}.OpenAPIModelName():               schema_pkg_apis_search_v1alpha1_SearchCompletionSpec(ref),
-		searchv1alpha1.SearchCompletionStatus{}.OpenAPIModelName():             schema_pkg_apis_search_v1alpha1_SearchCompletionStatus(ref),
-		searchv1alpha1.SearchFilter{}.OpenAPIModelName():                       schema_pkg_apis_search_v1alpha1_SearchFilter(ref),
-		searchv1alpha1.SearchItem{}.OpenAPIModelName():                         schema_pkg_apis_search_v1alpha1_SearchItem(ref),
-		searchv1alpha1.SearchRequest{}.OpenAPIModelName():                      schema_pkg_apis_search_v1alpha1_SearchRequest(ref),
-		searchv1alpha1.SearchResult{}.OpenAPIModelName():                       schema_pkg_apis_search_v1alpha1_SearchResult(ref),
-		searchv1alpha1.SearchSchema{}.OpenAPIModelName():                       schema_pkg_apis_search_v1alpha1_SearchSchema(ref),
-		searchv1alpha1.SearchSchemaStatus{}.OpenAPIModelName():                 schema_pkg_apis_search_v1alpha1_SearchSchemaStatus(ref),
-		searchv1alpha1.SearchSpec{}.OpenAPIModelName():                         schema_pkg_apis_search_v1alpha1_SearchSpec(ref),
-		searchv1alpha1.SearchStatus{}.OpenAPIModelName():                       schema_pkg_apis_search_v1alpha1_SearchStatus(ref),
-		searchv1alpha1.SearchTerms{}.OpenAPIModelName():                        schema_pkg_apis_search_v1alpha1_SearchTerms(ref),
-		workv1.AppliedManifestResourceMeta{}.OpenAPIModelName():                schema_pkg_apis_work_v1_AppliedManifestResourceMeta(ref),
-		workv1.AppliedManifestWork{}.OpenAPIModelName():                        schema_pkg_apis_work_v1_AppliedManifestWork(ref),
-		workv1.AppliedManifestWorkList{}.OpenAPIModelName():                    schema_pkg_apis_work_v1_AppliedManifestWorkList(ref),
-		workv1.AppliedManifestWorkSpec{}.OpenAPIModelName():                    schema_pkg_apis_work_v1_AppliedManifestWorkSpec(ref),
-		workv1.AppliedManifestWorkStatus{}.OpenAPIModelName():                  schema_pkg_apis_work_v1_AppliedManifestWorkStatus(ref),
-		workv1.ConditionRule{}.OpenAPIModelName():                              schema_pkg_apis_work_v1_ConditionRule(ref),
-		workv1.DeleteOption{}.OpenAPIModelName():                               schema_pkg_apis_work_v1_DeleteOption(ref),
-		workv1.ExecutorChoice{}.OpenAPIModelName():                             schema_pkg_apis_work_v1_ExecutorChoice(ref),
-		workv1.ExecutorChooser{}.OpenAPIModelName():                            schema_pkg_apis_work_v1_ExecutorChooser(ref),
-		workv1.FeedbackRule{}.OpenAPIModelName():                               schema_pkg_apis_work_v1_FeedbackRule(ref),
-		workv1.FeedbackValue{}.OpenAPIModelName():                              schema_pkg_apis_work_v1_FeedbackValue(ref),
-		workv1.FieldValue{}.OpenAPIModelName():                                 schema_pkg_apis_work_v1_FieldValue(ref),
-		workv1.IgnoreField{}.OpenAPIModelName():                                schema_pkg_apis_work_v1_IgnoreField(ref),
-		workv1.JsonPath{}.OpenAPIModelName():                                   schema_pkg_apis_work_v1_JsonPath(ref),
-		workv1.Manifest{}.OpenAPIModelName():                                   schema_pkg_apis_work_v1_Manifest(ref),
-		workv1.ManifestCondition{}.OpenAPIModelName():                          schema_pkg_apis_work_v1_ManifestCondition(ref),
-		workv1.ManifestConfigOption{}.OpenAPIModelName():                       schema_pkg_apis_work_v1_ManifestConfigOption(ref),
-		workv1.ManifestResourceMeta{}.OpenAPIModelName():                       schema_pkg_apis_work_v1_ManifestResourceMeta(ref),
-		workv1.ManifestResourceStatus{}.OpenAPIModelName():                     schema_pkg_apis_work_v1_ManifestResourceStatus(ref),
-		workv1.ManifestWork{}.OpenAPIModelName():                               schema_pkg_apis_work_v1_ManifestWork(ref),
-		workv1.ManifestWorkExecutor{}.OpenAPIModelName():                       schema_pkg_apis_work_v1_ManifestWorkExecutor(ref),
-		workv1.ManifestWorkExecutorSubject{}.OpenAPIModelName():                schema_pkg_apis_work_v1_ManifestWorkExecutorSubject(ref),
-		workv1.ManifestWorkList{}.OpenAPIModelName():                           schema_pkg_apis_work_v1_ManifestWorkList(ref),
-		workv1.ManifestWorkSpec{}.OpenAPIModelName():                           schema_pkg_apis_work_v1_ManifestWorkSpec(ref),
-		workv1.ManifestWorkStatus{}.OpenAPIModelName():                         schema_pkg_apis_work_v1_ManifestWorkStatus(ref),
-		workv1.ManifestWorkSubjectServiceAccount{}.OpenAPIModelName():          schema_pkg_apis_work_v1_ManifestWorkSubjectServiceAccount(ref),
-		workv1.ManifestsTemplate{}.OpenAPIModelName():                          schema_pkg_apis_work_v1_ManifestsTemplate(ref),
-		workv1.OrphaningRule{}.OpenAPIModelName():                              schema_pkg_apis_work_v1_OrphaningRule(ref),
-		workv1.ResourceIdentifier{}.OpenAPIModelName():                         schema_pkg_apis_work_v1_ResourceIdentifier(ref),
-		workv1.SelectivelyOrphan{}.OpenAPIModelName():                          schema_pkg_apis_work_v1_SelectivelyOrphan(ref),
-		workv1.ServerSideApplyConfig{}.OpenAPIModelName():                      schema_pkg_apis_work_v1_ServerSideApplyConfig(ref),
-		workv1.StatusFeedbackResult{}.OpenAPIModelName():                       schema_pkg_apis_work_v1_StatusFeedbackResult(ref),
-		workv1.UpdateStrategy{}.OpenAPIModelName():                             schema_pkg_apis_work_v1_UpdateStrategy(ref),
+		v1.AggregationRule{}.OpenAPIModelName():                                      schema_k8sio_api_rbac_v1_AggregationRule(ref),
+		v1.ClusterRole{}.OpenAPIModelName():                                          schema_k8sio_api_rbac_v1_ClusterRole(ref),
+		v1.ClusterRoleBinding{}.OpenAPIModelName():                                   schema_k8sio_api_rbac_v1_ClusterRoleBinding(ref),
+		v1.ClusterRoleBindingList{}.OpenAPIModelName():                               schema_k8sio_api_rbac_v1_ClusterRoleBindingList(ref),
+		v1.ClusterRoleList{}.OpenAPIModelName():                                      schema_k8sio_api_rbac_v1_ClusterRoleList(ref),
+		v1.PolicyRule{}.OpenAPIModelName():                                           schema_k8sio_api_rbac_v1_PolicyRule(ref),
+		v1.Role{}.OpenAPIModelName():                                                 schema_k8sio_api_rbac_v1_Role(ref),
+		v1.RoleBinding{}.OpenAPIModelName():                                          schema_k8sio_api_rbac_v1_RoleBinding(ref),
+		v1.RoleBindingList{}.OpenAPIModelName():                                      schema_k8sio_api_rbac_v1_RoleBindingList(ref),
+		v1.RoleList{}.OpenAPIModelName():                                             schema_k8sio_api_rbac_v1_RoleList(ref),
+		v1.RoleRef{}.OpenAPIModelName():                                              schema_k8sio_api_rbac_v1_RoleRef(ref),
+		v1.Subject{}.OpenAPIModelName():                                              schema_k8sio_api_rbac_v1_Subject(ref),
+		resource.Quantity{}.OpenAPIModelName():                                       schema_apimachinery_pkg_api_resource_Quantity(ref),
+		metav1.APIGroup{}.OpenAPIModelName():                                         schema_pkg_apis_meta_v1_APIGroup(ref),
+		metav1.APIGroupList{}.OpenAPIModelName():                                     schema_pkg_apis_meta_v1_APIGroupList(ref),
+		metav1.APIResource{}.OpenAPIModelName():                                      schema_pkg_apis_meta_v1_APIResource(ref),
+		metav1.APIResourceList{}.OpenAPIModelName():                                  schema_pkg_apis_meta_v1_APIResourceList(ref),
+		metav1.APIVersions{}.OpenAPIModelName():                                      schema_pkg_apis_meta_v1_APIVersions(ref),
+		metav1.ApplyOptions{}.OpenAPIModelName():                                     schema_pkg_apis_meta_v1_ApplyOptions(ref),
+		metav1.Condition{}.OpenAPIModelName():                                        schema_pkg_apis_meta_v1_Condition(ref),
+		metav1.CreateOptions{}.OpenAPIModelName():                                    schema_pkg_apis_meta_v1_CreateOptions(ref),
+		metav1.DeleteOptions{}.OpenAPIModelName():                                    schema_pkg_apis_meta_v1_DeleteOptions(ref),
+		metav1.Duration{}.OpenAPIModelName():                                         schema_pkg_apis_meta_v1_Duration(ref),
+		metav1.FieldSelectorRequirement{}.OpenAPIModelName():                         schema_pkg_apis_meta_v1_FieldSelectorRequirement(ref),
+		metav1.FieldsV1{}.OpenAPIModelName():                                         schema_pkg_apis_meta_v1_FieldsV1(ref),
+		metav1.GetOptions{}.OpenAPIModelName():                                       schema_pkg_apis_meta_v1_GetOptions(ref),
+		metav1.GroupKind{}.OpenAPIModelName():                                        schema_pkg_apis_meta_v1_GroupKind(ref),
+		metav1.GroupResource{}.OpenAPIModelName():                                    schema_pkg_apis_meta_v1_GroupResource(ref),
+		metav1.GroupVersion{}.OpenAPIModelName():                                     schema_pkg_apis_meta_v1_GroupVersion(ref),
+		metav1.GroupVersionForDiscovery{}.OpenAPIModelName():                         schema_pkg_apis_meta_v1_GroupVersionForDiscovery(ref),
+		metav1.GroupVersionKind{}.OpenAPIModelName():                                 schema_pkg_apis_meta_v1_GroupVersionKind(ref),
+		metav1.GroupVersionResource{}.OpenAPIModelName():                             schema_pkg_apis_meta_v1_GroupVersionResource(ref),
+		metav1.InternalEvent{}.OpenAPIModelName():                                    schema_pkg_apis_meta_v1_InternalEvent(ref),
+		metav1.LabelSelector{}.OpenAPIModelName():                                    schema_pkg_apis_meta_v1_LabelSelector(ref),
+		metav1.LabelSelectorRequirement{}.OpenAPIModelName():                         schema_pkg_apis_meta_v1_LabelSelectorRequirement(ref),
+		metav1.List{}.OpenAPIModelName():                                             schema_pkg_apis_meta_v1_List(ref),
+		metav1.ListMeta{}.OpenAPIModelName():                                         schema_pkg_apis_meta_v1_ListMeta(ref),
+		metav1.ListOptions{}.OpenAPIModelName():                                      schema_pkg_apis_meta_v1_ListOptions(ref),
+		metav1.ManagedFieldsEntry{}.OpenAPIModelName():                               schema_pkg_apis_meta_v1_ManagedFieldsEntry(ref),
+		metav1.MicroTime{}.OpenAPIModelName():                                        schema_pkg_apis_meta_v1_MicroTime(ref),
+		metav1.ObjectMeta{}.OpenAPIModelName():                                       schema_pkg_apis_meta_v1_ObjectMeta(ref),
+		metav1.OwnerReference{}.OpenAPIModelName():                                   schema_pkg_apis_meta_v1_OwnerReference(ref),
+		metav1.PartialObjectMetadata{}.OpenAPIModelName():                            schema_pkg_apis_meta_v1_PartialObjectMetadata(ref),
+		metav1.PartialObjectMetadataList{}.OpenAPIModelName():                        schema_pkg_apis_meta_v1_PartialObjectMetadataList(ref),
+		metav1.Patch{}.OpenAPIModelName():                                            schema_pkg_apis_meta_v1_Patch(ref),
+		metav1.PatchOptions{}.OpenAPIModelName():                                     schema_pkg_apis_meta_v1_PatchOptions(ref),
+		metav1.Preconditions{}.OpenAPIModelName():                                    schema_pkg_apis_meta_v1_Preconditions(ref),
+		metav1.RootPaths{}.OpenAPIModelName():                                        schema_pkg_apis_meta_v1_RootPaths(ref),
+		metav1.ServerAddressByClientCIDR{}.OpenAPIModelName():                        schema_pkg_apis_meta_v1_ServerAddressByClientCIDR(ref),
+		metav1.ShardInfo{}.OpenAPIModelName():                                        schema_pkg_apis_meta_v1_ShardInfo(ref),
+		metav1.Status{}.OpenAPIModelName():                                           schema_pkg_apis_meta_v1_Status(ref),
+		metav1.StatusCause{}.OpenAPIModelName():                                      schema_pkg_apis_meta_v1_StatusCause(ref),
+		metav1.StatusDetails{}.OpenAPIModelName():                                    schema_pkg_apis_meta_v1_StatusDetails(ref),
+		metav1.Table{}.OpenAPIModelName():                                            schema_pkg_apis_meta_v1_Table(ref),
+		metav1.TableColumnDefinition{}.OpenAPIModelName():                            schema_pkg_apis_meta_v1_TableColumnDefinition(ref),
+		metav1.TableOptions{}.OpenAPIModelName():                                     schema_pkg_apis_meta_v1_TableOptions(ref),
+		metav1.TableRow{}.OpenAPIModelName():                                         schema_pkg_apis_meta_v1_TableRow(ref),
+		metav1.TableRowCondition{}.OpenAPIModelName():                                schema_pkg_apis_meta_v1_TableRowCondition(ref),
+		metav1.Time{}.OpenAPIModelName():                                             schema_pkg_apis_meta_v1_Time(ref),
+		metav1.Timestamp{}.OpenAPIModelName():                                        schema_pkg_apis_meta_v1_Timestamp(ref),
+		metav1.TypeMeta{}.OpenAPIModelName():                                         schema_pkg_apis_meta_v1_TypeMeta(ref),
+		metav1.UpdateOptions{}.OpenAPIModelName():                                    schema_pkg_apis_meta_v1_UpdateOptions(ref),
+		metav1.WatchEvent{}.OpenAPIModelName():                                       schema_pkg_apis_meta_v1_WatchEvent(ref),
+		runtime.RawExtension{}.OpenAPIModelName():                                    schema_k8sio_apimachinery_pkg_runtime_RawExtension(ref),
+		runtime.TypeMeta{}.OpenAPIModelName():                                        schema_k8sio_apimachinery_pkg_runtime_TypeMeta(ref),
+		runtime.Unknown{}.OpenAPIModelName():                                         schema_k8sio_apimachinery_pkg_runtime_Unknown(ref),
+		intstr.IntOrString{}.OpenAPIModelName():                                      schema_apimachinery_pkg_util_intstr_IntOrString(ref),
+		version.Info{}.OpenAPIModelName():                                            schema_k8sio_apimachinery_pkg_version_Info(ref),
+		v1alpha1.AddOnConfig{}.OpenAPIModelName():                                    schema_pkg_apis_addon_v1alpha1_AddOnConfig(ref),
+		v1alpha1.AddOnDeploymentConfig{}.OpenAPIModelName():                          schema_pkg_apis_addon_v1alpha1_AddOnDeploymentConfig(ref),
+		v1alpha1.AddOnDeploymentConfigList{}.OpenAPIModelName():                      schema_pkg_apis_addon_v1alpha1_AddOnDeploymentConfigList(ref),
+		v1alpha1.AddOnDeploymentConfigSpec{}.OpenAPIModelName():                      schema_pkg_apis_addon_v1alpha1_AddOnDeploymentConfigSpec(ref),
+		v1alpha1.AddOnMeta{}.OpenAPIModelName():                                      schema_pkg_apis_addon_v1alpha1_AddOnMeta(ref),
+		v1alpha1.ClusterManagementAddOn{}.OpenAPIModelName():                         schema_pkg_apis_addon_v1alpha1_ClusterManagementAddOn(ref),
+		v1alpha1.ClusterManagementAddOnList{}.OpenAPIModelName():                     schema_pkg_apis_addon_v1alpha1_ClusterManagementAddOnList(ref),
+		v1alpha1.ClusterManagementAddOnSpec{}.OpenAPIModelName():                     schema_pkg_apis_addon_v1alpha1_ClusterManagementAddOnSpec(ref),
+		v1alpha1.ClusterManagementAddOnStatus{}.OpenAPIModelName():                   schema_pkg_apis_addon_v1alpha1_ClusterManagementAddOnStatus(ref),
+		v1alpha1.ConfigCoordinates{}.OpenAPIModelName():                              schema_pkg_apis_addon_v1alpha1_ConfigCoordinates(ref),
+		v1alpha1.ConfigGroupResource{}.OpenAPIModelName():                            schema_pkg_apis_addon_v1alpha1_ConfigGroupResource(ref),
+		v1alpha1.ConfigMeta{}.OpenAPIModelName():                                     schema_pkg_apis_addon_v1alpha1_ConfigMeta(ref),
+		v1alpha1.ConfigReference{}.OpenAPIModelName():                                schema_pkg_apis_addon_v1alpha1_ConfigReference(ref),
+		v1alpha1.ConfigReferent{}.OpenAPIModelName():                                 schema_pkg_apis_addon_v1alpha1_ConfigReferent(ref),
+		v1alpha1.ConfigSpecHash{}.OpenAPIModelName():                                 schema_pkg_apis_addon_v1alpha1_ConfigSpecHash(ref),
+		v1alpha1.ContainerResourceRequirements{}.OpenAPIModelName():                  schema_pkg_apis_addon_v1alpha1_ContainerResourceRequirements(ref),
+		v1alpha1.CustomizedVariable{}.OpenAPIModelName():                             schema_pkg_apis_addon_v1alpha1_CustomizedVariable(ref),
+		v1alpha1.DefaultConfigReference{}.OpenAPIModelName():                         schema_pkg_apis_addon_v1alpha1_DefaultConfigReference(ref),
+		v1alpha1.HealthCheck{}.OpenAPIModelName():                                    schema_pkg_apis_addon_v1alpha1_HealthCheck(ref),
+		v1alpha1.ImageMirror{}.OpenAPIModelName():                                    schema_pkg_apis_addon_v1alpha1_ImageMirror(ref),
+		v1alpha1.InstallConfigReference{}.OpenAPIModelName():                         schema_pkg_apis_addon_v1alpha1_InstallConfigReference(ref),
+		v1alpha1.InstallProgression{}.OpenAPIModelName():                             schema_pkg_apis_addon_v1alpha1_InstallProgression(ref),
+		v1alpha1.InstallStrategy{}.OpenAPIModelName():                                schema_pkg_apis_addon_v1alpha1_InstallStrategy(ref),
+		v1alpha1.ManagedClusterAddOn{}.OpenAPIModelName():                            schema_pkg_apis_addon_v1alpha1_ManagedClusterAddOn(ref),
+		v1alpha1.ManagedClusterAddOnList{}.OpenAPIModelName():                        schema_pkg_apis_addon_v1alpha1_ManagedClusterAddOnList(ref),
+		v1alpha1.ManagedClusterAddOnSpec{}.OpenAPIModelName():                        schema_pkg_apis_addon_v1alpha1_ManagedClusterAddOnSpec(ref),
+		v1alpha1.ManagedClusterAddOnStatus{}.OpenAPIModelName():                      schema_pkg_apis_addon_v1alpha1_ManagedClusterAddOnStatus(ref),
+		v1alpha1.MandatoryDecisionGroup{}.OpenAPIModelName():                         schema_pkg_apis_addon_v1alpha1_MandatoryDecisionGroup(ref),
+		v1alpha1.MandatoryDecisionGroups{}.OpenAPIModelName():                        schema_pkg_apis_addon_v1alpha1_MandatoryDecisionGroups(ref),
+		v1alpha1.NodePlacement{}.OpenAPIModelName():                                  schema_pkg_apis_addon_v1alpha1_NodePlacement(ref),
+		v1alpha1.ObjectReference{}.OpenAPIModelName():                                schema_pkg_apis_addon_v1alpha1_ObjectReference(ref),
+		v1alpha1.PlacementRef{}.OpenAPIModelName():                                   schema_pkg_apis_addon_v1alpha1_PlacementRef(ref),
+		v1alpha1.PlacementStrategy{}.OpenAPIModelName():                              schema_pkg_apis_addon_v1alpha1_PlacementStrategy(ref),
+		v1alpha1.ProxyConfig{}.OpenAPIModelName():                                    schema_pkg_apis_addon_v1alpha1_ProxyConfig(ref),
+		v1alpha1.RegistrationConfig{}.OpenAPIModelName():                             schema_pkg_apis_addon_v1alpha1_RegistrationConfig(ref),
+		v1alpha1.ResourceClaim{}.OpenAPIModelName():                                  schema_pkg_apis_addon_v1alpha1_ResourceClaim(ref),
+		v1alpha1.ResourceRequirements{}.OpenAPIModelName():                           schema_pkg_apis_addon_v1alpha1_ResourceRequirements(ref),
+		v1alpha1.RolloutAll{}.OpenAPIModelName():                                     schema_pkg_apis_addon_v1alpha1_RolloutAll(ref),
+		v1alpha1.RolloutConfig{}.OpenAPIModelName():                                  schema_pkg_apis_addon_v1alpha1_RolloutConfig(ref),
+		v1alpha1.RolloutProgressive{}.OpenAPIModelName():                             schema_pkg_apis_addon_v1alpha1_RolloutProgressive(ref),
+		v1alpha1.RolloutProgressivePerGroup{}.OpenAPIModelName():                     schema_pkg_apis_addon_v1alpha1_RolloutProgressivePerGroup(ref),
+		v1alpha1.RolloutStrategy{}.OpenAPIModelName():                                schema_pkg_apis_addon_v1alpha1_RolloutStrategy(ref),
+		v1alpha1.Subject{}.OpenAPIModelName():                                        schema_pkg_apis_addon_v1alpha1_Subject(ref),
+		v1alpha1.Toleration{}.OpenAPIModelName():                                     schema_pkg_apis_addon_v1alpha1_Toleration(ref),
+		v1beta1.AddOnConfig{}.OpenAPIModelName():                                     schema_pkg_apis_addon_v1beta1_AddOnConfig(ref),
+		v1beta1.AddOnDeploymentConfig{}.OpenAPIModelName():                           schema_pkg_apis_addon_v1beta1_AddOnDeploymentConfig(ref),
+		v1beta1.AddOnDeploymentConfigList{}.OpenAPIModelName():                       schema_pkg_apis_addon_v1beta1_AddOnDeploymentConfigList(ref),
+		v1beta1.AddOnDeploymentConfigSpec{}.OpenAPIModelName():                       schema_pkg_apis_addon_v1beta1_AddOnDeploymentConfigSpec(ref),
+		v1beta1.AddOnMeta{}.OpenAPIModelName():                                       schema_pkg_apis_addon_v1beta1_AddOnMeta(ref),
+		v1beta1.BaseSubject{}.OpenAPIModelName():                                     schema_pkg_apis_addon_v1beta1_BaseSubject(ref),
+		v1beta1.ClusterManagementAddOn{}.OpenAPIModelName():                          schema_pkg_apis_addon_v1beta1_ClusterManagementAddOn(ref),
+		v1beta1.ClusterManagementAddOnList{}.OpenAPIModelName():                      schema_pkg_apis_addon_v1beta1_ClusterManagementAddOnList(ref),
+		v1beta1.ClusterManagementAddOnSpec{}.OpenAPIModelName():                      schema_pkg_apis_addon_v1beta1_ClusterManagementAddOnSpec(ref),
+		v1beta1.ClusterManagementAddOnStatus{}.OpenAPIModelName():                    schema_pkg_apis_addon_v1beta1_ClusterManagementAddOnStatus(ref),
+		v1beta1.ConfigGroupResource{}.OpenAPIModelName():                             schema_pkg_apis_addon_v1beta1_ConfigGroupResource(ref),
+		v1beta1.ConfigReference{}.OpenAPIModelName():                                 schema_pkg_apis_addon_v1beta1_ConfigReference(ref),
+		v1beta1.ConfigReferent{}.OpenAPIModelName():                                  schema_pkg_apis_addon_v1beta1_ConfigReferent(ref),
+		v1beta1.ConfigSpecHash{}.OpenAPIModelName():                                  schema_pkg_apis_addon_v1beta1_ConfigSpecHash(ref),
+		v1beta1.ContainerResourceRequirements{}.OpenAPIModelName():                   schema_pkg_apis_addon_v1beta1_ContainerResourceRequirements(ref),
+		v1beta1.CustomSignerConfig{}.OpenAPIModelName():                              schema_pkg_apis_addon_v1beta1_CustomSignerConfig(ref),
+		v1beta1.CustomizedVariable{}.OpenAPIModelName():                              schema_pkg_apis_addon_v1beta1_CustomizedVariable(ref),
+		v1beta1.DefaultConfigReference{}.OpenAPIModelName():                          schema_pkg_apis_addon_v1beta1_DefaultConfigReference(ref),
+		v1beta1.HealthCheck{}.OpenAPIModelName():                                     schema_pkg_apis_addon_v1beta1_HealthCheck(ref),
+		v1beta1.ImageMirror{}.OpenAPIModelName():                                     schema_pkg_apis_addon_v1beta1_ImageMirror(ref),
+		v1beta1.InstallConfigReference{}.OpenAPIModelName():                          schema_pkg_apis_addon_v1beta1_InstallConfigReference(ref),
+		v1beta1.InstallProgression{}.OpenAPIModelName():                              schema_pkg_apis_addon_v1beta1_InstallProgression(ref),
+		v1beta1.InstallStrategy{}.OpenAPIModelName():                                 schema_pkg_apis_addon_v1beta1_InstallStrategy(ref),
+		v1beta1.KubeClientConfig{}.OpenAPIModelName():                                schema_pkg_apis_addon_v1beta1_KubeClientConfig(ref),
+		v1beta1.KubeClientSubject{}.OpenAPIModelName():                               schema_pkg_apis_addon_v1beta1_KubeClientSubject(ref),
+		v1beta1.ManagedClusterAddOn{}.OpenAPIModelName():                             schema_pkg_apis_addon_v1beta1_ManagedClusterAddOn(ref),
+		v1beta1.ManagedClusterAddOnList{}.OpenAPIModelName():                         schema_pkg_apis_addon_v1beta1_ManagedClusterAddOnList(ref),
+		v1beta1.ManagedClusterAddOnSpec{}.OpenAPIModelName():                         schema_pkg_apis_addon_v1beta1_ManagedClusterAddOnSpec(ref),
+		v1beta1.ManagedClusterAddOnStatus{}.OpenAPIModelName():                       schema_pkg_apis_addon_v1beta1_ManagedClusterAddOnStatus(ref),
+		v1beta1.MandatoryDecisionGroup{}.OpenAPIModelName():                          schema_pkg_apis_addon_v1beta1_MandatoryDecisionGroup(ref),
+		v1beta1.MandatoryDecisionGroups{}.OpenAPIModelName():                         schema_pkg_apis_addon_v1beta1_MandatoryDecisionGroups(ref),
+		v1beta1.NodePlacement{}.OpenAPIModelName():                                   schema_pkg_apis_addon_v1beta1_NodePlacement(ref),
+		v1beta1.ObjectReference{}.OpenAPIModelName():                                 schema_pkg_apis_addon_v1beta1_ObjectReference(ref),
+		v1beta1.PlacementRef{}.OpenAPIModelName():                                    schema_pkg_apis_addon_v1beta1_PlacementRef(ref),
+		v1beta1.PlacementStrategy{}.OpenAPIModelName():                               schema_pkg_apis_addon_v1beta1_PlacementStrategy(ref),
+		v1beta1.ProxyConfig{}.OpenAPIModelName():                                     schema_pkg_apis_addon_v1beta1_ProxyConfig(ref),
+		v1beta1.RegistrationConfig{}.OpenAPIModelName():                              schema_pkg_apis_addon_v1beta1_RegistrationConfig(ref),
+		v1beta1.ResourceClaim{}.OpenAPIModelName():                                   schema_pkg_apis_addon_v1beta1_ResourceClaim(ref),
+		v1beta1.ResourceRequirements{}.OpenAPIModelName():                            schema_pkg_apis_addon_v1beta1_ResourceRequirements(ref),
+		v1beta1.RolloutAll{}.OpenAPIModelName():                                      schema_pkg_apis_addon_v1beta1_RolloutAll(ref),
+		v1beta1.RolloutConfig{}.OpenAPIModelName():                                   schema_pkg_apis_addon_v1beta1_RolloutConfig(ref),
+		v1beta1.RolloutProgressive{}.OpenAPIModelName():                              schema_pkg_apis_addon_v1beta1_RolloutProgressive(ref),
+		v1beta1.RolloutProgressivePerGroup{}.OpenAPIModelName():                      schema_pkg_apis_addon_v1beta1_RolloutProgressivePerGroup(ref),
+		v1beta1.RolloutStrategy{}.OpenAPIModelName():                                 schema_pkg_apis_addon_v1beta1_RolloutStrategy(ref),
+		v1beta1.Subject{}.OpenAPIModelName():                                         schema_pkg_apis_addon_v1beta1_Subject(ref),
+		v1beta1.Toleration{}.OpenAPIModelName():                                      schema_pkg_apis_addon_v1beta1_Toleration(ref),
+		authenticationv1alpha1.ManagedServiceAccount{}.OpenAPIModelName():            schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccount(ref),
+		authenticationv1alpha1.ManagedServiceAccountBinding{}.OpenAPIModelName():     schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountBinding(ref),
+		authenticationv1alpha1.ManagedServiceAccountBindingList{}.OpenAPIModelName(): schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountBindingList(ref),
+		authenticationv1alpha1.ManagedServiceAccountBindingSpec{}.OpenAPIModelName(): schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountBindingSpec(ref),
+		authenticationv1alpha1.ManagedServiceAccountList{}.OpenAPIModelName():        schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountList(ref),
+		authenticationv1alpha1.ManagedServiceAccountReference{}.OpenAPIModelName():   schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountReference(ref),
+		authenticationv1beta1.ClusterFailure{}.OpenAPIModelName():                    schema_pkg_apis_authentication_v1beta1_ClusterFailure(ref),
+		authenticationv1beta1.ClusterSummary{}.OpenAPIModelName():                    schema_pkg_apis_authentication_v1beta1_ClusterSummary(ref),
+		authenticationv1beta1.ManagedServiceAccount{}.OpenAPIModelName():             schema_pkg_apis_authentication_v1beta1_ManagedServiceAccount(ref),
+		authenticationv1beta1.ManagedServiceAccountList{}.OpenAPIModelName():         schema_pkg_apis_authentication_v1beta1_ManagedServiceAccountList(ref),
+		authenticationv1beta1.ManagedServiceAccountRotation{}.OpenAPIModelName():     schema_pkg_apis_authentication_v1beta1_ManagedServiceAccountRotation(ref),
+		authenticationv1beta1.ManagedServiceAccountSpec{}.OpenAPIModelName():         schema_pkg_apis_authentication_v1beta1_ManagedServiceAccountSpec(ref),
+		authenticationv1beta1.ManagedServiceAccountStatus{}.OpenAPIModelName():       schema_pkg_apis_authentication_v1beta1_ManagedServiceAccountStatus(ref),
+		authenticationv1beta1.ServiceAccountReference{}.OpenAPIModelName():           schema_pkg_apis_authentication_v1beta1_ServiceAccountReference(ref),
+		authenticationv1beta1.TokenSecretReference{}.OpenAPIModelName():              schema_pkg_apis_authentication_v1beta1_TokenSecretReference(ref),
+		clusterv1.Acceptance{}.OpenAPIModelName():                                    schema_pkg_apis_cluster_v1_Acceptance(ref),
+		clusterv1.ClientConfig{}.OpenAPIModelName():                                  schema_pkg_apis_cluster_v1_ClientConfig(ref),
+		clusterv1.ManagedCluster{}.OpenAPIModelName():                                schema_pkg_apis_cluster_v1_ManagedCluster(ref),
+		clusterv1.ManagedClusterClaim{}.OpenAPIModelName():                           schema_pkg_apis_cluster_v1_ManagedClusterClaim(ref),
+		clusterv1.ManagedClusterList{}.OpenAPIModelName():                            schema_pkg_apis_cluster_v1_ManagedClusterList(ref),
+		clusterv1.ManagedClusterSpec{}.OpenAPIModelName():                            schema_pkg_apis_cluster_v1_ManagedClusterSpec(ref),
+		clusterv1.ManagedClusterStatus{}.OpenAPIModelName():                          schema_pkg_apis_cluster_v1_ManagedClusterStatus(ref),
+		clusterv1.ManagedClusterVersion{}.OpenAPIModelName():                         schema_pkg_apis_cluster_v1_ManagedClusterVersion(ref),
+		clusterv1.Taint{}.OpenAPIModelName():                                         schema_pkg_apis_cluster_v1_Taint(ref),
+		v1beta2.ManagedClusterSelector{}.OpenAPIModelName():                          schema_pkg_apis_cluster_v1beta2_ManagedClusterSelector(ref),
+		v1beta2.ManagedClusterSet{}.OpenAPIModelName():                               schema_pkg_apis_cluster_v1beta2_ManagedClusterSet(ref),
+		v1beta2.ManagedClusterSetBinding{}.OpenAPIModelName():                        schema_pkg_apis_cluster_v1beta2_ManagedClusterSetBinding(ref),
+		v1beta2.ManagedClusterSetBindingList{}.OpenAPIModelName():                    schema_pkg_apis_cluster_v1beta2_ManagedClusterSetBindingList(ref),
+		v1beta2.ManagedClusterSetBindingSpec{}.OpenAPIModelName():                    schema_pkg_apis_cluster_v1beta2_ManagedClusterSetBindingSpec(ref),
+		v1beta2.ManagedClusterSetBindingStatus{}.OpenAPIModelName():                  schema_pkg_apis_cluster_v1beta2_ManagedClusterSetBindingStatus(ref),
+		v1beta2.ManagedClusterSetList{}.OpenAPIModelName():                           schema_pkg_apis_cluster_v1beta2_ManagedClusterSetList(ref),
+		v1beta2.ManagedClusterSetSpec{}.OpenAPIModelName():                           schema_pkg_apis_cluster_v1beta2_ManagedClusterSetSpec(ref),
+		v1beta2.ManagedClusterSetStatus{}.OpenAPIModelName():                         schema_pkg_apis_cluster_v1beta2_ManagedClusterSetStatus(ref),
+		proxyv1alpha1.ManagedServiceAccount{}.OpenAPIModelName():                     schema_pkg_apis_proxy_v1alpha1_ManagedServiceAccount(ref),
+		proxyv1alpha1.ManagedServiceAccountList{}.OpenAPIModelName():                 schema_pkg_apis_proxy_v1alpha1_ManagedServiceAccountList(ref),
+		proxyv1beta1.ClusterStatus{}.OpenAPIModelName():                              schema_pkg_apis_proxy_v1beta1_ClusterStatus(ref),
+		proxyv1beta1.ClusterStatusProxyOptions{}.OpenAPIModelName():                  schema_pkg_apis_proxy_v1beta1_ClusterStatusProxyOptions(ref),
+		rbacv1alpha1.Approval{}.OpenAPIModelName():                                   schema_pkg_apis_rbac_v1alpha1_Approval(ref),
+		rbacv1alpha1.ApprovedGeneration{}.OpenAPIModelName():                         schema_pkg_apis_rbac_v1alpha1_ApprovedGeneration(ref),
+		rbacv1alpha1.ClusterNamespace{}.OpenAPIModelName():                           schema_pkg_apis_rbac_v1alpha1_ClusterNamespace(ref),
+		rbacv1alpha1.ClusterNamespaceList{}.OpenAPIModelName():                       schema_pkg_apis_rbac_v1alpha1_ClusterNamespaceList(ref),
+		rbacv1alpha1.ClusterNamespaceSpec{}.OpenAPIModelName():                       schema_pkg_apis_rbac_v1alpha1_ClusterNamespaceSpec(ref),
+		rbacv1alpha1.ClusterPermission{}.OpenAPIModelName():                          schema_pkg_apis_rbac_v1alpha1_ClusterPermission(ref),
+		rbacv1alpha1.ClusterPermissionList{}.OpenAPIModelName():                      schema_pkg_apis_rbac_v1alpha1_ClusterPermissionList(ref),
+		rbacv1alpha1.ClusterPermissionSpec{}.OpenAPIModelName():                      schema_pkg_apis_rbac_v1alpha1_ClusterPermissionSpec(ref),
+		rbacv1alpha1.ClusterPermissionStatus{}.OpenAPIModelName():                    schema_pkg_apis_rbac_v1alpha1_ClusterPermissionStatus(ref),
+		rbacv1alpha1.ClusterRole{}.OpenAPIModelName():                                schema_pkg_apis_rbac_v1alpha1_ClusterRole(ref),
+		rbacv1alpha1.ClusterRoleBinding{}.OpenAPIModelName():                         schema_pkg_apis_rbac_v1alpha1_ClusterRoleBinding(ref),
+		rbacv1alpha1.ClusterScopedResourceStatus{}.OpenAPIModelName():                schema_pkg_apis_rbac_v1alpha1_ClusterScopedResourceStatus(ref),
+		rbacv1alpha1.DeliveredGeneration{}.OpenAPIModelName():                        schema_pkg_apis_rbac_v1alpha1_DeliveredGeneration(ref),
+		rbacv1alpha1.HubRoleRef{}.OpenAPIModelName():                                 schema_pkg_apis_rbac_v1alpha1_HubRoleRef(ref),
+		rbacv1alpha1.NamespacedResourceStatus{}.OpenAPIModelName():                   schema_pkg_apis_rbac_v1alpha1_NamespacedResourceStatus(ref),
+		rbacv1alpha1.PendingGeneration{}.OpenAPIModelName():                          schema_pkg_apis_rbac_v1alpha1_PendingGeneration(ref),
+		rbacv1alpha1.ResourceStatus{}.OpenAPIModelName():                             schema_pkg_apis_rbac_v1alpha1_ResourceStatus(ref),
+		rbacv1alpha1.Role{}.OpenAPIModelName():                                       schema_pkg_apis_rbac_v1alpha1_Role(ref),
+		rbacv1alpha1.RoleBinding{}.OpenAPIModelName():                                schema_pkg_apis_rbac_v1alpha1_RoleBinding(ref),
+		rbacv1alpha1.RoleRef{}.OpenAPIModelName():                                    schema_pkg_apis_rbac_v1alpha1_RoleRef(ref),
+		registerv1alpha1.CSRStatus{}.OpenAPIModelName():                              schema_pkg_apis_register_v1alpha1_CSRStatus(ref),
+		registerv1alpha1.IAMRole{}.OpenAPIModelName():                                schema_pkg_apis_register_v1alpha1_IAMRole(ref),
+		registerv1alpha1.IRSAClaim{}.OpenAPIModelName():                              schema_pkg_apis_register_v1alpha1_IRSAClaim(ref),
+		registerv1alpha1.IRSAStatus{}.OpenAPIModelName():                             schema_pkg_apis_register_v1alpha1_IRSAStatus(ref),
+		registerv1alpha1.ManagedClusterAcceptance{}.OpenAPIModelName():               schema_pkg_apis_register_v1alpha1_ManagedClusterAcceptance(ref),
+		registerv1alpha1.ManagedClusterAcceptanceSpec{}.OpenAPIModelName():           schema_pkg_apis_register_v1alpha1_ManagedClusterAcceptanceSpec(ref),
+		registerv1alpha1.ManagedClusterAcceptanceStatus{}.OpenAPIModelName():         schema_pkg_apis_register_v1alpha1_ManagedClusterAcceptanceStatus(ref),
+		registerv1alpha1.ManagedClusterIRSA{}.OpenAPIModelName():                     schema_pkg_apis_register_v1alpha1_ManagedClusterIRSA(ref),
+		registerv1alpha1.ManagedClusterIRSASpec{}.OpenAPIModelName():                 schema_pkg_apis_register_v1alpha1_ManagedClusterIRSASpec(ref),
+		registerv1alpha1.ManagedClusterIRSAState{}.OpenAPIModelName():                schema_pkg_apis_register_v1alpha1_ManagedClusterIRSAState(ref),
+		registerv1alpha1.ManagedClusterRegistration{}.OpenAPIModelName():             schema_pkg_apis_register_v1alpha1_ManagedClusterRegistration(ref),
+		registerv1alpha1.ManagedClusterRegistrationList{}.OpenAPIModelName():         schema_pkg_apis_register_v1alpha1_ManagedClusterRegistrationList(ref),
+		registerv1alpha1.ManagedClusterRegistrationSpec{}.OpenAPIModelName():         schema_pkg_apis_register_v1alpha1_ManagedClusterRegistrationSpec(ref),
+		registerv1alpha1.ManagedClusterRegistrationStatus{}.OpenAPIModelName():       schema_pkg_apis_register_v1alpha1_ManagedClusterRegistrationStatus(ref),
+		registerv1alpha1.Requester{}.OpenAPIModelName():                              schema_pkg_apis_register_v1alpha1_Requester(ref),
+		searchv1alpha1.FleetResource{}.OpenAPIModelName():                            schema_pkg_apis_search_v1alpha1_FleetResource(ref),
+		searchv1alpha1.FleetResourceList{}.OpenAPIModelName():                        schema_pkg_apis_search_v1alpha1_FleetResourceList(ref),
+		searchv1alpha1.Inventory{}.OpenAPIModelName():                                schema_pkg_apis_search_v1alpha1_Inventory(ref),
+		searchv1alpha1.InventoryList{}.OpenAPIModelName():                            schema_pkg_apis_search_v1alpha1_InventoryList(ref),
+		searchv1alpha1.InventoryStatus{}.OpenAPIModelName():                          schema_pkg_apis_search_v1alpha1_InventoryStatus(ref),
+		searchv1alpha1.PropertyDescription{}.OpenAPIModelName():                      schema_pkg_apis_search_v1alpha1_PropertyDescription(ref),
+		searchv1alpha1.PropertyValue{}.OpenAPIModelName():                            schema_pkg_apis_search_v1alpha1_PropertyValue(ref),
+		searchv1alpha1.RelatedResources{}.OpenAPIModelName():                         schema_pkg_apis_search_v1alpha1_RelatedResources(ref),
+		searchv1alpha1.ResourceIdentity{}.OpenAPIModelName():                         schema_pkg_apis_search_v1alpha1_ResourceIdentity(ref),
+		searchv1alpha1.Search{}.OpenAPIModelName():                                   schema_pkg_apis_search_v1alpha1_Search(ref),
+		searchv1alpha1.SearchCompletion{}.OpenAPIModelName():                         schema_pkg_apis_search_v1alpha1_SearchCompletion(ref),
+		searchv1alpha1.SearchCompletionSpec{}.OpenAPIModelName():                     schema_pkg_apis_search_v1alpha1_SearchCompletionSpec(ref),
+		searchv1alpha1.SearchCompletionStatus{}.OpenAPIModelName():                   schema_pkg_apis_search_v1alpha1_SearchCompletionStatus(ref),
+		searchv1alpha1.SearchFilter{}.OpenAPIModelName():                             schema_pkg_apis_search_v1alpha1_SearchFilter(ref),
+		searchv1alpha1.SearchItem{}.OpenAPIModelName():                               schema_pkg_apis_search_v1alpha1_SearchItem(ref),
+		searchv1alpha1.SearchRequest{}.OpenAPIModelName():                            schema_pkg_apis_search_v1alpha1_SearchRequest(ref),
+		searchv1alpha1.SearchResult{}.OpenAPIModelName():                             schema_pkg_apis_search_v1alpha1_SearchResult(ref),
+		searchv1alpha1.SearchSchema{}.OpenAPIModelName():                             schema_pkg_apis_search_v1alpha1_SearchSchema(ref),
+		searchv1alpha1.SearchSchemaStatus{}.OpenAPIModelName():                       schema_pkg_apis_search_v1alpha1_SearchSchemaStatus(ref),
+		searchv1alpha1.SearchSpec{}.OpenAPIModelName():                               schema_pkg_apis_search_v1alpha1_SearchSpec(ref),
+		searchv1alpha1.SearchStatus{}.OpenAPIModelName():                             schema_pkg_apis_search_v1alpha1_SearchStatus(ref),
+		searchv1alpha1.SearchTerms{}.OpenAPIModelName():                              schema_pkg_apis_search_v1alpha1_SearchTerms(ref),
+		workv1.AppliedManifestResourceMeta{}.OpenAPIModelName():                      schema_pkg_apis_work_v1_AppliedManifestResourceMeta(ref),
+		workv1.AppliedManifestWork{}.OpenAPIModelName():                              schema_pkg_apis_work_v1_AppliedManifestWork(ref),
+		workv1.AppliedManifestWorkList{}.OpenAPIModelName():                          schema_pkg_apis_work_v1_AppliedManifestWorkList(ref),
+		workv1.AppliedManifestWorkSpec{}.OpenAPIModelName():                          schema_pkg_apis_work_v1_AppliedManifestWorkSpec(ref),
+		workv1.AppliedManifestWorkStatus{}.OpenAPIModelName():                        schema_pkg_apis_work_v1_AppliedManifestWorkStatus(ref),
+		workv1.ConditionRule{}.OpenAPIModelName():                                    schema_pkg_apis_work_v1_ConditionRule(ref),
+		workv1.DeleteOption{}.OpenAPIModelName():                                     schema_pkg_apis_work_v1_DeleteOption(ref),
+		workv1.ExecutorChoice{}.OpenAPIModelName():                                   schema_pkg_apis_work_v1_ExecutorChoice(ref),
+		workv1.ExecutorChooser{}.OpenAPIModelName():                                  schema_pkg_apis_work_v1_ExecutorChooser(ref),
+		workv1.FeedbackRule{}.OpenAPIModelName():                                     schema_pkg_apis_work_v1_FeedbackRule(ref),
+		workv1.FeedbackValue{}.OpenAPIModelName():                                    schema_pkg_apis_work_v1_FeedbackValue(ref),
+		workv1.FieldValue{}.OpenAPIModelName():                                       schema_pkg_apis_work_v1_FieldValue(ref),
+		workv1.IgnoreField{}.OpenAPIModelName():                                      schema_pkg_apis_work_v1_IgnoreField(ref),
+		workv1.JsonPath{}.OpenAPIModelName():                                         schema_pkg_apis_work_v1_JsonPath(ref),
+		workv1.Manifest{}.OpenAPIModelName():                                         schema_pkg_apis_work_v1_Manifest(ref),
+		workv1.ManifestCondition{}.OpenAPIModelName():                                schema_pkg_apis_work_v1_ManifestCondition(ref),
+		workv1.ManifestConfigOption{}.OpenAPIModelName():                             schema_pkg_apis_work_v1_ManifestConfigOption(ref),
+		workv1.ManifestResourceMeta{}.OpenAPIModelName():                             schema_pkg_apis_work_v1_ManifestResourceMeta(ref),
+		workv1.ManifestResourceStatus{}.OpenAPIModelName():                           schema_pkg_apis_work_v1_ManifestResourceStatus(ref),
+		workv1.ManifestWork{}.OpenAPIModelName():                                     schema_pkg_apis_work_v1_ManifestWork(ref),
+		workv1.ManifestWorkExecutor{}.OpenAPIModelName():                             schema_pkg_apis_work_v1_ManifestWorkExecutor(ref),
+		workv1.ManifestWorkExecutorSubject{}.OpenAPIModelName():                      schema_pkg_apis_work_v1_ManifestWorkExecutorSubject(ref),
+		workv1.ManifestWorkList{}.OpenAPIModelName():                                 schema_pkg_apis_work_v1_ManifestWorkList(ref),
+		workv1.ManifestWorkSpec{}.OpenAPIModelName():                                 schema_pkg_apis_work_v1_ManifestWorkSpec(ref),
+		workv1.ManifestWorkStatus{}.OpenAPIModelName():                               schema_pkg_apis_work_v1_ManifestWorkStatus(ref),
+		workv1.ManifestWorkSubjectServiceAccount{}.OpenAPIModelName():                schema_pkg_apis_work_v1_ManifestWorkSubjectServiceAccount(ref),
+		workv1.ManifestsTemplate{}.OpenAPIModelName():                                schema_pkg_apis_work_v1_ManifestsTemplate(ref),
+		workv1.OrphaningRule{}.OpenAPIModelName():                                    schema_pkg_apis_work_v1_OrphaningRule(ref),
+		workv1.ResourceIdentifier{}.OpenAPIModelName():                               schema_pkg_apis_work_v1_ResourceIdentifier(ref),
+		workv1.SelectivelyOrphan{}.OpenAPIModelName():                                schema_pkg_apis_work_v1_SelectivelyOrphan(ref),
+		workv1.ServerSideApplyConfig{}.OpenAPIModelName():                            schema_pkg_apis_work_v1_ServerSideApplyConfig(ref),
+		workv1.StatusFeedbackResult{}.OpenAPIModelName():                             schema_pkg_apis_work_v1_StatusFeedbackResult(ref),
+		workv1.UpdateStrategy{}.OpenAPIModelName():                                   schema_pkg_apis_work_v1_UpdateStrategy(ref),
 	}
 }
 
@@ -3465,6 +3559,26 @@ func schema_k8sio_apimachinery_pkg_runtime_Unknown(ref common.ReferenceCallback)
 	}
 }
 
+func schema_apimachinery_pkg_util_intstr_IntOrString(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.EmbedOpenAPIDefinitionIntoV2Extension(common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "IntOrString is a type that can hold an int32 or a string.  When used in JSON or YAML marshalling and unmarshalling, it produces or consumes the inner type.  This allows you to have, for example, a JSON field that can accept a name or number.",
+				OneOf:       common.GenerateOpenAPIV3OneOfSchema(intstr.IntOrString{}.OpenAPIV3OneOfTypes()),
+				Format:      intstr.IntOrString{}.OpenAPISchemaFormat(),
+			},
+		},
+	}, common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "IntOrString is a type that can hold an int32 or a string.  When used in JSON or YAML marshalling and unmarshalling, it produces or consumes the inner type.  This allows you to have, for example, a JSON field that can accept a name or number.",
+				Type:        intstr.IntOrString{}.OpenAPISchemaType(),
+				Format:      intstr.IntOrString{}.OpenAPISchemaFormat(),
+			},
+		},
+	})
+}
+
 func schema_k8sio_apimachinery_pkg_version_Info(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -3572,6 +3686,4140 @@ func schema_k8sio_apimachinery_pkg_version_Info(ref common.ReferenceCallback) co
 	}
 }
 
+func schema_pkg_apis_addon_v1alpha1_AddOnConfig(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "AddOnConfig names a configuration of an add-on.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"group": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The API group of the configuration; empty for the core group.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"resource": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The resource of the configuration, such as addondeploymentconfigs.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The namespace of the configuration. Empty if it is cluster-scoped.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The name of the configuration.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"resource", "name"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_AddOnDeploymentConfig(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "AddOnDeploymentConfig customizes how the agents of add-ons are deployed: where they run, from which registries, by which proxy, and with which resources. The configs of a ManagedClusterAddOn or of a ClusterManagementAddOn refer to it.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "How agents are deployed.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.AddOnDeploymentConfigSpec{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName(), v1alpha1.AddOnDeploymentConfigSpec{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_AddOnDeploymentConfigList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "AddOnDeploymentConfigList is a list of AddOnDeploymentConfigs.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard list metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The AddOnDeploymentConfigs.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.AddOnDeploymentConfig{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			metav1.ListMeta{}.OpenAPIModelName(), v1alpha1.AddOnDeploymentConfig{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_AddOnDeploymentConfigSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "AddOnDeploymentConfigSpec says how the agents of add-ons are deployed.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"customizedVariables": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Variables that the manager of the add-on may use in its manifests.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.CustomizedVariable{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"nodePlacement": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The nodes on which agents run. If it is not set, the manager of the add-on decides.",
+							Ref:         ref(v1alpha1.NodePlacement{}.OpenAPIModelName()),
+						},
+					},
+					"registries": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The registries from which images are pulled instead of others.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ImageMirror{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"proxyConfig": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The proxy that agents use.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ProxyConfig{}.OpenAPIModelName()),
+						},
+					},
+					"agentInstallNamespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The namespace on managed clusters where agents run. An empty one leaves it to the template of the add-on.",
+							Default:     "open-cluster-management-agent-addon",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"resourceRequirements": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"containerID",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The resources of containers. Of several that match a container, the last one holds.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ContainerResourceRequirements{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.ContainerResourceRequirements{}.OpenAPIModelName(), v1alpha1.CustomizedVariable{}.OpenAPIModelName(), v1alpha1.ImageMirror{}.OpenAPIModelName(), v1alpha1.NodePlacement{}.OpenAPIModelName(), v1alpha1.ProxyConfig{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_AddOnMeta(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "AddOnMeta describes an add-on for people.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"displayName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The name of the add-on to show.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"description": {
+						SchemaProps: spec.SchemaProps{
+							Description: "What the add-on does.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_ClusterManagementAddOn(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ClusterManagementAddOn announces an add-on that can be installed on managed clusters, where it is installed, and its default configurations. A ManagedClusterAddOn of the same name in the namespace of a cluster installs it there.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "What the add-on is, and where it is installed.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ClusterManagementAddOnSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "How far the installation is.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ClusterManagementAddOnStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName(), v1alpha1.ClusterManagementAddOnSpec{}.OpenAPIModelName(), v1alpha1.ClusterManagementAddOnStatus{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_ClusterManagementAddOnList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ClusterManagementAddOnList is a list of ClusterManagementAddOns.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard list metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The ClusterManagementAddOns.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ClusterManagementAddOn{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			metav1.ListMeta{}.OpenAPIModelName(), v1alpha1.ClusterManagementAddOn{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_ClusterManagementAddOnSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ClusterManagementAddOnSpec says what an add-on is, and where it is installed.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"addOnMeta": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The description of the add-on.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.AddOnMeta{}.OpenAPIModelName()),
+						},
+					},
+					"addOnConfiguration": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Where the configuration is. Deprecated: use supportedConfigs.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ConfigCoordinates{}.OpenAPIModelName()),
+						},
+					},
+					"supportedConfigs": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"group",
+									"resource",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The kinds of configurations that the add-on takes.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ConfigMeta{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"installStrategy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "On which clusters the add-on is installed.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.InstallStrategy{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.AddOnMeta{}.OpenAPIModelName(), v1alpha1.ConfigCoordinates{}.OpenAPIModelName(), v1alpha1.ConfigMeta{}.OpenAPIModelName(), v1alpha1.InstallStrategy{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_ClusterManagementAddOnStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ClusterManagementAddOnStatus says how far the installation of an add-on is.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"defaultconfigReferences": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The default configurations in use.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.DefaultConfigReference{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"installProgressions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "How far the installation is, for each Placement.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.InstallProgression{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.DefaultConfigReference{}.OpenAPIModelName(), v1alpha1.InstallProgression{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_ConfigCoordinates(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ConfigCoordinates names a configuration by its CustomResourceDefinition. It is deprecated.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"crdName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The name of the CustomResourceDefinition.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"crName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The name of the configuration.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"lastObservedGeneration": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The metadata.generation of the configuration that was read.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_ConfigGroupResource(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ConfigGroupResource is a kind of configuration, by its group and resource.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"group": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The API group of the configuration; empty for the core group.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"resource": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The resource of the configuration, such as addondeploymentconfigs.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"resource"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_ConfigMeta(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ConfigMeta is a kind of configuration that an add-on takes.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"group": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The API group of the configuration; empty for the core group.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"resource": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The resource of the configuration, such as addondeploymentconfigs.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"defaultConfig": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The configuration of clusters for which no other one is named.",
+							Ref:         ref(v1alpha1.ConfigReferent{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"resource"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.ConfigReferent{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_ConfigReference(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ConfigReference is a configuration in use.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"group": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The API group of the configuration; empty for the core group.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"resource": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The resource of the configuration, such as addondeploymentconfigs.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The namespace of the configuration. Empty if it is cluster-scoped.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The name of the configuration.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"lastObservedGeneration": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The metadata.generation of the configuration that was read.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"desiredConfig": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The configuration that the add-on is to have.",
+							Ref:         ref(v1alpha1.ConfigSpecHash{}.OpenAPIModelName()),
+						},
+					},
+					"lastAppliedConfig": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The configuration that was applied last.",
+							Ref:         ref(v1alpha1.ConfigSpecHash{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"resource", "name", "lastObservedGeneration"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.ConfigSpecHash{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_ConfigReferent(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ConfigReferent is one configuration, by its namespace and name.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The namespace of the configuration. Empty if it is cluster-scoped.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The name of the configuration.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_ConfigSpecHash(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ConfigSpecHash is a configuration in the state in which it was read.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The namespace of the configuration. Empty if it is cluster-scoped.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The name of the configuration.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"specHash": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The hash of the configuration's spec.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name", "specHash"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_ContainerResourceRequirements(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ContainerResourceRequirements are the resources of containers.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"containerID": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The containers, as <resource>:<name>:<container>, such as deployments:*:*. An asterisk matches all.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"resources": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The resources of these containers.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ResourceRequirements{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"containerID", "resources"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.ResourceRequirements{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_CustomizedVariable(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CustomizedVariable is a variable of the manifests of an add-on.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The name of the variable: letters, digits and underscores.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"value": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The value of the variable.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name", "value"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_DefaultConfigReference(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "DefaultConfigReference is a default configuration in use.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"group": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The API group of the configuration; empty for the core group.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"resource": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The resource of the configuration, such as addondeploymentconfigs.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"desiredConfig": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The configuration that the add-on is to have.",
+							Ref:         ref(v1alpha1.ConfigSpecHash{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"resource"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.ConfigSpecHash{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_HealthCheck(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "HealthCheck says how the health of an add-on is known.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"mode": {
+						SchemaProps: spec.SchemaProps{
+							Description: "With Lease the registration agent reads the Lease of the add-on; with Customized the add-on reports its condition Available itself. Defaults to Lease.\n\nPossible enum values:\n - `\"Customized\"` is by what the add-on reports itself.\n - `\"Lease\"` is by a Lease that the agent of the add-on renews on the managed cluster.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Customized", "Lease"},
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_ImageMirror(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ImageMirror replaces the registry of images.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"mirror": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The registry from which images are pulled.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"source": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The registry that is replaced; empty for all.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"mirror"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_InstallConfigReference(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "InstallConfigReference is a configuration that is rolled out.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"group": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The API group of the configuration; empty for the core group.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"resource": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The resource of the configuration, such as addondeploymentconfigs.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"desiredConfig": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The configuration that the add-on is to have.",
+							Ref:         ref(v1alpha1.ConfigSpecHash{}.OpenAPIModelName()),
+						},
+					},
+					"lastKnownGoodConfig": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The last configuration with which the rollout succeeded.",
+							Ref:         ref(v1alpha1.ConfigSpecHash{}.OpenAPIModelName()),
+						},
+					},
+					"lastAppliedConfig": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The configuration that was applied to all clusters of the Placement.",
+							Ref:         ref(v1alpha1.ConfigSpecHash{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"resource"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.ConfigSpecHash{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_InstallProgression(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "InstallProgression says how far the installation on the clusters of a Placement is.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The namespace of the Placement.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The name of the Placement.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"configReferences": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The configurations of the add-on on the clusters of this Placement.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.InstallConfigReference{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"type",
+								},
+								"x-kubernetes-list-type":       "map",
+								"x-kubernetes-patch-merge-key": "type",
+								"x-kubernetes-patch-strategy":  "merge",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The state of the installation.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(metav1.Condition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"namespace", "name"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Condition{}.OpenAPIModelName(), v1alpha1.InstallConfigReference{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_InstallStrategy(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "InstallStrategy says on which clusters an add-on is installed.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"type": {
+						SchemaProps: spec.SchemaProps{
+							Description: "With Manual the add-on is installed where a ManagedClusterAddOn is created; with Placements on the clusters that the placements select. Defaults to Manual.",
+							Default:     "Manual",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"placements": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"namespace",
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The Placements that select the clusters. For a cluster that several select, the last one holds.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.PlacementStrategy{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.PlacementStrategy{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_ManagedClusterAddOn(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ManagedClusterAddOn installs an add-on on one managed cluster: the one whose namespace it is in. Its name is that of the add-on's ClusterManagementAddOn. The add-on's manager on the hub installs it, and the registration agent of the cluster registers its agent and reports its health.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "How the add-on is installed on this cluster.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ManagedClusterAddOnSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The observed state of the add-on on this cluster.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ManagedClusterAddOnStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName(), v1alpha1.ManagedClusterAddOnSpec{}.OpenAPIModelName(), v1alpha1.ManagedClusterAddOnStatus{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_ManagedClusterAddOnList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ManagedClusterAddOnList is a list of ManagedClusterAddOns.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard list metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The ManagedClusterAddOns.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ManagedClusterAddOn{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			metav1.ListMeta{}.OpenAPIModelName(), v1alpha1.ManagedClusterAddOn{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_ManagedClusterAddOnSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ManagedClusterAddOnSpec says how an add-on is installed on a managed cluster.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"installNamespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The namespace on the managed cluster where the agent of the add-on runs. Deprecated: use an AddOnDeploymentConfig.",
+							Default:     "open-cluster-management-agent-addon",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"configs": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Configurations of the add-on on this cluster. They override those of the ClusterManagementAddOn of the same kind.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.AddOnConfig{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.AddOnConfig{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_ManagedClusterAddOnStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ManagedClusterAddOnStatus is the observed state of an add-on on a managed cluster.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"type",
+								},
+								"x-kubernetes-list-type":       "map",
+								"x-kubernetes-patch-merge-key": "type",
+								"x-kubernetes-patch-strategy":  "merge",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The state of the add-on. The known types are Available, Degraded and Progressing; managers of add-ons add others.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(metav1.Condition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"relatedObjects": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Objects on the hub that belong to the add-on.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ObjectReference{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"addOnMeta": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The description of the add-on, copied from its ClusterManagementAddOn.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.AddOnMeta{}.OpenAPIModelName()),
+						},
+					},
+					"addOnConfiguration": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Where the configuration is. Deprecated: see configReferences.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ConfigCoordinates{}.OpenAPIModelName()),
+						},
+					},
+					"supportedConfigs": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"group",
+									"resource",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The kinds of configurations that the add-on takes.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ConfigGroupResource{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"configReferences": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The configurations in use.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ConfigReference{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The namespace on the managed cluster of the add-on's Lease and of its credentials for the hub.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"registrations": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "How the agent of the add-on registers with the hub. The manager of the add-on says it.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.RegistrationConfig{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"healthCheck": {
+						SchemaProps: spec.SchemaProps{
+							Description: "How the health of the add-on is known.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.HealthCheck{}.OpenAPIModelName()),
+						},
+					},
+					"kubeClientDriver": {
+						SchemaProps: spec.SchemaProps{
+							Description: "How the agent of the add-on authenticates to the API server of the hub: csr or token. The registration agent reports it.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.Condition{}.OpenAPIModelName(), v1alpha1.AddOnMeta{}.OpenAPIModelName(), v1alpha1.ConfigCoordinates{}.OpenAPIModelName(), v1alpha1.ConfigGroupResource{}.OpenAPIModelName(), v1alpha1.ConfigReference{}.OpenAPIModelName(), v1alpha1.HealthCheck{}.OpenAPIModelName(), v1alpha1.ObjectReference{}.OpenAPIModelName(), v1alpha1.RegistrationConfig{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_MandatoryDecisionGroup(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "MandatoryDecisionGroup names a decision group of a Placement, by its name or its index.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"groupName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The name of the group.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"groupIndex": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The index of the group.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_MandatoryDecisionGroups(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "MandatoryDecisionGroups are groups that have to succeed before all others.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"mandatoryDecisionGroups": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Groups that have to succeed before all others, in this order.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.MandatoryDecisionGroup{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.MandatoryDecisionGroup{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_NodePlacement(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "NodePlacement says on which nodes agents run.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"nodeSelector": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The labels of the nodes; empty for all nodes.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"tolerations": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The taints that agents tolerate.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.Toleration{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.Toleration{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_ObjectReference(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ObjectReference names an object on the hub.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"group": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The API group of the object.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"resource": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The resource of the object.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The namespace of the object. Empty if it is cluster-scoped.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The name of the object.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"group", "resource", "name"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_PlacementRef(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PlacementRef names a Placement.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The namespace of the Placement.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The name of the Placement.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"namespace", "name"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_PlacementStrategy(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PlacementStrategy says how an add-on is installed on the clusters of a Placement.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The namespace of the Placement.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The name of the Placement.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"configs": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The configurations of the add-on on the clusters of this Placement.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.AddOnConfig{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"rolloutStrategy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "How a change of a configuration is rolled out.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.RolloutStrategy{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"namespace", "name"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.AddOnConfig{}.OpenAPIModelName(), v1alpha1.RolloutStrategy{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_ProxyConfig(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ProxyConfig is the proxy that agents use.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"httpProxy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The URL of the proxy for HTTP requests.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"httpsProxy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The URL of the proxy for HTTPS requests.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"caBundle": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The PEM bundle that verifies the proxy.",
+							Type:        []string{"string"},
+							Format:      "byte",
+						},
+					},
+					"noProxy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The hosts, IP addresses and CIDRs for which no proxy is used, separated by commas.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_RegistrationConfig(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "RegistrationConfig says how the agent of an add-on registers with the hub. The registration agent requests a certificate for each.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"signerName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The signer of the certificate. With kubernetes.io/kube-apiserver-client the agent authenticates to the hub.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"subject": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The subject of the certificate. If it is not set, the user is system:open-cluster-management:cluster:<cluster>:addon:<add-on>:agent:<agent>.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.Subject{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"signerName"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.Subject{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_ResourceClaim(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ResourceClaim names a claim of the Pod that a container uses.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The name of the claim in the Pod.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"request": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The name of the request within the claim; empty for all.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_ResourceRequirements(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ResourceRequirements are the resources of a container, as in the core API.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"limits": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The most that a container may use.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(resource.Quantity{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"requests": {
+						SchemaProps: spec.SchemaProps{
+							Description: "What a container needs.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(resource.Quantity{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"claims": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The ResourceClaims that a container uses.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ResourceClaim{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			resource.Quantity{}.OpenAPIModelName(), v1alpha1.ResourceClaim{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_RolloutAll(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "RolloutAll says how all clusters are changed at once.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"minSuccessTime": {
+						SchemaProps: spec.SchemaProps{
+							Description: "How long a cluster has to be healthy before the rollout goes on.",
+							Ref:         ref(metav1.Duration{}.OpenAPIModelName()),
+						},
+					},
+					"progressDeadline": {
+						SchemaProps: spec.SchemaProps{
+							Description: "After how long a cluster that is not healthy has failed, such as 10m; None for never.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"maxFailures": {
+						SchemaProps: spec.SchemaProps{
+							Description: "How many clusters may fail before the rollout stops, as a number or a percentage.",
+							Ref:         ref(intstr.IntOrString{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.Duration{}.OpenAPIModelName(), intstr.IntOrString{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_RolloutConfig(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "RolloutConfig says when a rollout goes on, and when it has failed.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"minSuccessTime": {
+						SchemaProps: spec.SchemaProps{
+							Description: "How long a cluster has to be healthy before the rollout goes on.",
+							Ref:         ref(metav1.Duration{}.OpenAPIModelName()),
+						},
+					},
+					"progressDeadline": {
+						SchemaProps: spec.SchemaProps{
+							Description: "After how long a cluster that is not healthy has failed, such as 10m; None for never.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"maxFailures": {
+						SchemaProps: spec.SchemaProps{
+							Description: "How many clusters may fail before the rollout stops, as a number or a percentage.",
+							Ref:         ref(intstr.IntOrString{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.Duration{}.OpenAPIModelName(), intstr.IntOrString{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_RolloutProgressive(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "RolloutProgressive says how some clusters are changed at a time.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"minSuccessTime": {
+						SchemaProps: spec.SchemaProps{
+							Description: "How long a cluster has to be healthy before the rollout goes on.",
+							Ref:         ref(metav1.Duration{}.OpenAPIModelName()),
+						},
+					},
+					"progressDeadline": {
+						SchemaProps: spec.SchemaProps{
+							Description: "After how long a cluster that is not healthy has failed, such as 10m; None for never.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"maxFailures": {
+						SchemaProps: spec.SchemaProps{
+							Description: "How many clusters may fail before the rollout stops, as a number or a percentage.",
+							Ref:         ref(intstr.IntOrString{}.OpenAPIModelName()),
+						},
+					},
+					"mandatoryDecisionGroups": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Groups that have to succeed before all others, in this order.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.MandatoryDecisionGroup{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"maxConcurrency": {
+						SchemaProps: spec.SchemaProps{
+							Description: "How many clusters are changed at a time, as a number or a percentage.",
+							Ref:         ref(intstr.IntOrString{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.Duration{}.OpenAPIModelName(), intstr.IntOrString{}.OpenAPIModelName(), v1alpha1.MandatoryDecisionGroup{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_RolloutProgressivePerGroup(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "RolloutProgressivePerGroup says how one decision group is changed after another.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"minSuccessTime": {
+						SchemaProps: spec.SchemaProps{
+							Description: "How long a cluster has to be healthy before the rollout goes on.",
+							Ref:         ref(metav1.Duration{}.OpenAPIModelName()),
+						},
+					},
+					"progressDeadline": {
+						SchemaProps: spec.SchemaProps{
+							Description: "After how long a cluster that is not healthy has failed, such as 10m; None for never.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"maxFailures": {
+						SchemaProps: spec.SchemaProps{
+							Description: "How many clusters may fail before the rollout stops, as a number or a percentage.",
+							Ref:         ref(intstr.IntOrString{}.OpenAPIModelName()),
+						},
+					},
+					"mandatoryDecisionGroups": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Groups that have to succeed before all others, in this order.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.MandatoryDecisionGroup{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.Duration{}.OpenAPIModelName(), intstr.IntOrString{}.OpenAPIModelName(), v1alpha1.MandatoryDecisionGroup{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_RolloutStrategy(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "RolloutStrategy says how a change is rolled out.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"type": {
+						SchemaProps: spec.SchemaProps{
+							Description: "How the change is rolled out. Defaults to All.\n\nPossible enum values:\n - `\"All\"` changes all clusters at once.\n - `\"Progressive\"` changes some clusters at a time.\n - `\"ProgressivePerGroup\"` changes one decision group of a Placement after another.",
+							Default:     "All",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"All", "Progressive", "ProgressivePerGroup"},
+						},
+					},
+					"all": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Only with the type All.",
+							Ref:         ref(v1alpha1.RolloutAll{}.OpenAPIModelName()),
+						},
+					},
+					"progressive": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Only with the type Progressive.",
+							Ref:         ref(v1alpha1.RolloutProgressive{}.OpenAPIModelName()),
+						},
+					},
+					"progressivePerGroup": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Only with the type ProgressivePerGroup.",
+							Ref:         ref(v1alpha1.RolloutProgressivePerGroup{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.RolloutAll{}.OpenAPIModelName(), v1alpha1.RolloutProgressive{}.OpenAPIModelName(), v1alpha1.RolloutProgressivePerGroup{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_Subject(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Subject is the subject of a certificate.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"user": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The name of the user.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"groups": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The groups of the user.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"organizationUnit": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The organizational units of the subject.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"user"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_addon_v1alpha1_Toleration(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Toleration is the taints that a Pod tolerates, as in the core API.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"key": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The key of the taint; empty for all.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"operator": {
+						SchemaProps: spec.SchemaProps{
+							Description: "How key and value are compared: Equal, Exists, Lt or Gt. Defaults to Equal.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"value": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The value of the taint.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"effect": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The effect of the taint: NoSchedule, PreferNoSchedule or NoExecute; empty for all.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"tolerationSeconds": {
+						SchemaProps: spec.SchemaProps{
+							Description: "How long the taint is tolerated, in seconds. Only with the effect NoExecute.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_AddOnConfig(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "AddOnConfig names a configuration of an add-on.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"group": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The API group of the configuration; empty for the core group.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"resource": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The resource of the configuration, such as addondeploymentconfigs.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The namespace of the configuration. Empty if it is cluster-scoped.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The name of the configuration.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"resource", "name"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_AddOnDeploymentConfig(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "AddOnDeploymentConfig customizes how the agents of add-ons are deployed: where they run, from which registries, by which proxy, and with which resources. The configs of a ManagedClusterAddOn or of a ClusterManagementAddOn refer to it.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "How agents are deployed.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1beta1.AddOnDeploymentConfigSpec{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName(), v1beta1.AddOnDeploymentConfigSpec{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_AddOnDeploymentConfigList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "AddOnDeploymentConfigList is a list of AddOnDeploymentConfigs.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard list metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The AddOnDeploymentConfigs.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1beta1.AddOnDeploymentConfig{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			metav1.ListMeta{}.OpenAPIModelName(), v1beta1.AddOnDeploymentConfig{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_AddOnDeploymentConfigSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "AddOnDeploymentConfigSpec says how the agents of add-ons are deployed.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"customizedVariables": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Variables that the manager of the add-on may use in its manifests.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1beta1.CustomizedVariable{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"nodePlacement": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The nodes on which agents run. If it is not set, the manager of the add-on decides.",
+							Ref:         ref(v1beta1.NodePlacement{}.OpenAPIModelName()),
+						},
+					},
+					"registries": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The registries from which images are pulled instead of others.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1beta1.ImageMirror{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"proxyConfig": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The proxy that agents use.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1beta1.ProxyConfig{}.OpenAPIModelName()),
+						},
+					},
+					"agentInstallNamespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The namespace on managed clusters where agents run. An empty one leaves it to the template of the add-on.",
+							Default:     "open-cluster-management-agent-addon",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"resourceRequirements": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"containerID",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The resources of containers. Of several that match a container, the last one holds.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1beta1.ContainerResourceRequirements{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1beta1.ContainerResourceRequirements{}.OpenAPIModelName(), v1beta1.CustomizedVariable{}.OpenAPIModelName(), v1beta1.ImageMirror{}.OpenAPIModelName(), v1beta1.NodePlacement{}.OpenAPIModelName(), v1beta1.ProxyConfig{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_AddOnMeta(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "AddOnMeta describes an add-on for people.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"displayName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The name of the add-on to show.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"description": {
+						SchemaProps: spec.SchemaProps{
+							Description: "What the add-on does.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_BaseSubject(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "BaseSubject is a user and its groups.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"user": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The name of the user.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"groups": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The groups of the user.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"user"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_ClusterManagementAddOn(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ClusterManagementAddOn announces an add-on that can be installed on managed clusters, where it is installed, and its default configurations. A ManagedClusterAddOn of the same name in the namespace of a cluster installs it there.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "What the add-on is, and where it is installed.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1beta1.ClusterManagementAddOnSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "How far the installation is.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1beta1.ClusterManagementAddOnStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName(), v1beta1.ClusterManagementAddOnSpec{}.OpenAPIModelName(), v1beta1.ClusterManagementAddOnStatus{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_ClusterManagementAddOnList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ClusterManagementAddOnList is a list of ClusterManagementAddOns.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard list metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The ClusterManagementAddOns.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1beta1.ClusterManagementAddOn{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			metav1.ListMeta{}.OpenAPIModelName(), v1beta1.ClusterManagementAddOn{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_ClusterManagementAddOnSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ClusterManagementAddOnSpec says what an add-on is, and where it is installed.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"addOnMeta": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The description of the add-on.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1beta1.AddOnMeta{}.OpenAPIModelName()),
+						},
+					},
+					"defaultConfigs": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"group",
+									"resource",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The kinds of configurations that the add-on takes, each with its default.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1beta1.AddOnConfig{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"installStrategy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "On which clusters the add-on is installed.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1beta1.InstallStrategy{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1beta1.AddOnConfig{}.OpenAPIModelName(), v1beta1.AddOnMeta{}.OpenAPIModelName(), v1beta1.InstallStrategy{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_ClusterManagementAddOnStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ClusterManagementAddOnStatus says how far the installation of an add-on is.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"defaultConfigReferences": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The default configurations in use.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1beta1.DefaultConfigReference{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"installProgressions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "How far the installation is, for each Placement.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1beta1.InstallProgression{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1beta1.DefaultConfigReference{}.OpenAPIModelName(), v1beta1.InstallProgression{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_ConfigGroupResource(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ConfigGroupResource is a kind of configuration, by its group and resource.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"group": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The API group of the configuration; empty for the core group.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"resource": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The resource of the configuration, such as addondeploymentconfigs.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"resource"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_ConfigReference(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ConfigReference is a configuration in use.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"group": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The API group of the configuration; empty for the core group.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"resource": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The resource of the configuration, such as addondeploymentconfigs.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"lastObservedGeneration": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The metadata.generation of the configuration that was read.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"desiredConfig": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The configuration that the add-on is to have.",
+							Ref:         ref(v1beta1.ConfigSpecHash{}.OpenAPIModelName()),
+						},
+					},
+					"lastAppliedConfig": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The configuration that was applied last.",
+							Ref:         ref(v1beta1.ConfigSpecHash{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"resource", "lastObservedGeneration"},
+			},
+		},
+		Dependencies: []string{
+			v1beta1.ConfigSpecHash{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_ConfigReferent(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ConfigReferent is one configuration, by its namespace and name.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The namespace of the configuration. Empty if it is cluster-scoped.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The name of the configuration.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_ConfigSpecHash(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ConfigSpecHash is a configuration in the state in which it was read.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The namespace of the configuration. Empty if it is cluster-scoped.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The name of the configuration.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"specHash": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The hash of the configuration's spec.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name", "specHash"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_ContainerResourceRequirements(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ContainerResourceRequirements are the resources of containers.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"containerID": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The containers, as <resource>:<name>:<container>, such as deployments:*:*. An asterisk matches all.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"resources": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The resources of these containers.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1beta1.ResourceRequirements{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"containerID", "resources"},
+			},
+		},
+		Dependencies: []string{
+			v1beta1.ResourceRequirements{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_CustomSignerConfig(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CustomSignerConfig says which certificate the agent of an add-on gets.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"signerName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The signer of the certificate.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"subject": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The subject of the certificate. If it is not set, the user is system:open-cluster-management:cluster:<cluster>:addon:<add-on>:agent:<agent>.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1beta1.Subject{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"signerName"},
+			},
+		},
+		Dependencies: []string{
+			v1beta1.Subject{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_CustomizedVariable(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CustomizedVariable is a variable of the manifests of an add-on.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The name of the variable: letters, digits and underscores.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"value": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The value of the variable.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name", "value"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_DefaultConfigReference(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "DefaultConfigReference is a default configuration in use.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"group": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The API group of the configuration; empty for the core group.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"resource": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The resource of the configuration, such as addondeploymentconfigs.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"desiredConfig": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The configuration that the add-on is to have.",
+							Ref:         ref(v1beta1.ConfigSpecHash{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"resource"},
+			},
+		},
+		Dependencies: []string{
+			v1beta1.ConfigSpecHash{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_HealthCheck(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "HealthCheck says how the health of an add-on is known.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"mode": {
+						SchemaProps: spec.SchemaProps{
+							Description: "With Lease the registration agent reads the Lease of the add-on; with Customized the add-on reports its condition Available itself. Defaults to Lease.\n\nPossible enum values:\n - `\"Customized\"` is by what the add-on reports itself.\n - `\"Lease\"` is by a Lease that the agent of the add-on renews on the managed cluster.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Customized", "Lease"},
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_ImageMirror(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ImageMirror replaces the registry of images.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"mirror": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The registry from which images are pulled.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"source": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The registry that is replaced; empty for all.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"mirror"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_InstallConfigReference(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "InstallConfigReference is a configuration that is rolled out.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"group": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The API group of the configuration; empty for the core group.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"resource": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The resource of the configuration, such as addondeploymentconfigs.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"desiredConfig": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The configuration that the add-on is to have.",
+							Ref:         ref(v1beta1.ConfigSpecHash{}.OpenAPIModelName()),
+						},
+					},
+					"lastKnownGoodConfig": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The last configuration with which the rollout succeeded.",
+							Ref:         ref(v1beta1.ConfigSpecHash{}.OpenAPIModelName()),
+						},
+					},
+					"lastAppliedConfig": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The configuration that was applied to all clusters of the Placement.",
+							Ref:         ref(v1beta1.ConfigSpecHash{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"resource"},
+			},
+		},
+		Dependencies: []string{
+			v1beta1.ConfigSpecHash{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_InstallProgression(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "InstallProgression says how far the installation on the clusters of a Placement is.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The namespace of the Placement.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The name of the Placement.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"configReferences": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The configurations of the add-on on the clusters of this Placement.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1beta1.InstallConfigReference{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"type",
+								},
+								"x-kubernetes-list-type":       "map",
+								"x-kubernetes-patch-merge-key": "type",
+								"x-kubernetes-patch-strategy":  "merge",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The state of the installation.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(metav1.Condition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"namespace", "name"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Condition{}.OpenAPIModelName(), v1beta1.InstallConfigReference{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_InstallStrategy(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "InstallStrategy says on which clusters an add-on is installed.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"type": {
+						SchemaProps: spec.SchemaProps{
+							Description: "With Manual the add-on is installed where a ManagedClusterAddOn is created; with Placements on the clusters that the placements select. Defaults to Manual.",
+							Default:     "Manual",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"placements": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"namespace",
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The Placements that select the clusters. For a cluster that several select, the last one holds.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1beta1.PlacementStrategy{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1beta1.PlacementStrategy{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_KubeClientConfig(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "KubeClientConfig says how an agent authenticates to the API server of the hub.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"subject": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Who the agent is on the hub. If it is not set, the user is system:open-cluster-management:cluster:<cluster>:addon:<add-on>:agent:<agent>.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1beta1.KubeClientSubject{}.OpenAPIModelName()),
+						},
+					},
+					"driver": {
+						SchemaProps: spec.SchemaProps{
+							Description: "How the agent authenticates: csr or token. The registration agent reports it.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1beta1.KubeClientSubject{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_KubeClientSubject(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "KubeClientSubject is who an agent is on the hub.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"user": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The name of the user.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"groups": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The groups of the user.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"user"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_ManagedClusterAddOn(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ManagedClusterAddOn installs an add-on on one managed cluster: the one whose namespace it is in. Its name is that of the add-on's ClusterManagementAddOn. The add-on's manager on the hub installs it, and the registration agent of the cluster registers its agent and reports its health.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "How the add-on is installed on this cluster.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1beta1.ManagedClusterAddOnSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The observed state of the add-on on this cluster.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1beta1.ManagedClusterAddOnStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName(), v1beta1.ManagedClusterAddOnSpec{}.OpenAPIModelName(), v1beta1.ManagedClusterAddOnStatus{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_ManagedClusterAddOnList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ManagedClusterAddOnList is a list of ManagedClusterAddOns.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard list metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The ManagedClusterAddOns.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1beta1.ManagedClusterAddOn{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			metav1.ListMeta{}.OpenAPIModelName(), v1beta1.ManagedClusterAddOn{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_ManagedClusterAddOnSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ManagedClusterAddOnSpec says how an add-on is installed on a managed cluster.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"configs": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Configurations of the add-on on this cluster. They override those of the ClusterManagementAddOn of the same kind.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1beta1.AddOnConfig{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1beta1.AddOnConfig{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_ManagedClusterAddOnStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ManagedClusterAddOnStatus is the observed state of an add-on on a managed cluster.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"type",
+								},
+								"x-kubernetes-list-type":       "map",
+								"x-kubernetes-patch-merge-key": "type",
+								"x-kubernetes-patch-strategy":  "merge",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The state of the add-on. The known types are Available, Degraded and Progressing; managers of add-ons add others.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(metav1.Condition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"relatedObjects": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Objects on the hub that belong to the add-on.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1beta1.ObjectReference{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"addOnMeta": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The description of the add-on, copied from its ClusterManagementAddOn.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1beta1.AddOnMeta{}.OpenAPIModelName()),
+						},
+					},
+					"supportedConfigs": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"group",
+									"resource",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The kinds of configurations that the add-on takes.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1beta1.ConfigGroupResource{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"configReferences": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The configurations in use.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1beta1.ConfigReference{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The namespace on the managed cluster of the add-on's Lease and of its credentials for the hub.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"registrations": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "How the agent of the add-on registers with the hub. The manager of the add-on says it.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1beta1.RegistrationConfig{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"healthCheck": {
+						SchemaProps: spec.SchemaProps{
+							Description: "How the health of the add-on is known.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1beta1.HealthCheck{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.Condition{}.OpenAPIModelName(), v1beta1.AddOnMeta{}.OpenAPIModelName(), v1beta1.ConfigGroupResource{}.OpenAPIModelName(), v1beta1.ConfigReference{}.OpenAPIModelName(), v1beta1.HealthCheck{}.OpenAPIModelName(), v1beta1.ObjectReference{}.OpenAPIModelName(), v1beta1.RegistrationConfig{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_MandatoryDecisionGroup(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "MandatoryDecisionGroup names a decision group of a Placement, by its name or its index.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"groupName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The name of the group.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"groupIndex": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The index of the group.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_MandatoryDecisionGroups(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "MandatoryDecisionGroups are groups that have to succeed before all others.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"mandatoryDecisionGroups": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Groups that have to succeed before all others, in this order.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1beta1.MandatoryDecisionGroup{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1beta1.MandatoryDecisionGroup{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_NodePlacement(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "NodePlacement says on which nodes agents run.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"nodeSelector": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The labels of the nodes; empty for all nodes.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"tolerations": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The taints that agents tolerate.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1beta1.Toleration{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1beta1.Toleration{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_ObjectReference(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ObjectReference names an object on the hub.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"group": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The API group of the object.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"resource": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The resource of the object.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The namespace of the object. Empty if it is cluster-scoped.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The name of the object.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"group", "resource", "name"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_PlacementRef(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PlacementRef names a Placement.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The namespace of the Placement.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The name of the Placement.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"namespace", "name"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_PlacementStrategy(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PlacementStrategy says how an add-on is installed on the clusters of a Placement.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The namespace of the Placement.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The name of the Placement.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"configs": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The configurations of the add-on on the clusters of this Placement.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1beta1.AddOnConfig{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"rolloutStrategy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "How a change of a configuration is rolled out.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1beta1.RolloutStrategy{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"namespace", "name"},
+			},
+		},
+		Dependencies: []string{
+			v1beta1.AddOnConfig{}.OpenAPIModelName(), v1beta1.RolloutStrategy{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_ProxyConfig(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ProxyConfig is the proxy that agents use.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"httpProxy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The URL of the proxy for HTTP requests.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"httpsProxy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The URL of the proxy for HTTPS requests.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"caBundle": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The PEM bundle that verifies the proxy.",
+							Type:        []string{"string"},
+							Format:      "byte",
+						},
+					},
+					"noProxy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The hosts, IP addresses and CIDRs for which no proxy is used, separated by commas.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_RegistrationConfig(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "RegistrationConfig says how the agent of an add-on registers with the hub. The registration agent requests credentials for each.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"type": {
+						SchemaProps: spec.SchemaProps{
+							Description: "With kubeClient the agent authenticates to the API server of the hub; with customSigner it gets a certificate of a signer of its own.\n\nPossible enum values:\n - `\"customSigner\"` is for a certificate of the add-on's own signer.\n - `\"kubeClient\"` is for access to the API server of the hub.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"customSigner", "kubeClient"},
+						},
+					},
+					"kubeClient": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Only with the type kubeClient.",
+							Ref:         ref(v1beta1.KubeClientConfig{}.OpenAPIModelName()),
+						},
+					},
+					"customSigner": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Only with the type customSigner, which requires it.",
+							Ref:         ref(v1beta1.CustomSignerConfig{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"type"},
+			},
+		},
+		Dependencies: []string{
+			v1beta1.CustomSignerConfig{}.OpenAPIModelName(), v1beta1.KubeClientConfig{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_ResourceClaim(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ResourceClaim names a claim of the Pod that a container uses.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The name of the claim in the Pod.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"request": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The name of the request within the claim; empty for all.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_ResourceRequirements(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ResourceRequirements are the resources of a container, as in the core API.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"limits": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The most that a container may use.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(resource.Quantity{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"requests": {
+						SchemaProps: spec.SchemaProps{
+							Description: "What a container needs.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(resource.Quantity{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"claims": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The ResourceClaims that a container uses.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1beta1.ResourceClaim{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			resource.Quantity{}.OpenAPIModelName(), v1beta1.ResourceClaim{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_RolloutAll(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "RolloutAll says how all clusters are changed at once.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"minSuccessTime": {
+						SchemaProps: spec.SchemaProps{
+							Description: "How long a cluster has to be healthy before the rollout goes on.",
+							Ref:         ref(metav1.Duration{}.OpenAPIModelName()),
+						},
+					},
+					"progressDeadline": {
+						SchemaProps: spec.SchemaProps{
+							Description: "After how long a cluster that is not healthy has failed, such as 10m; None for never.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"maxFailures": {
+						SchemaProps: spec.SchemaProps{
+							Description: "How many clusters may fail before the rollout stops, as a number or a percentage.",
+							Ref:         ref(intstr.IntOrString{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.Duration{}.OpenAPIModelName(), intstr.IntOrString{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_RolloutConfig(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "RolloutConfig says when a rollout goes on, and when it has failed.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"minSuccessTime": {
+						SchemaProps: spec.SchemaProps{
+							Description: "How long a cluster has to be healthy before the rollout goes on.",
+							Ref:         ref(metav1.Duration{}.OpenAPIModelName()),
+						},
+					},
+					"progressDeadline": {
+						SchemaProps: spec.SchemaProps{
+							Description: "After how long a cluster that is not healthy has failed, such as 10m; None for never.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"maxFailures": {
+						SchemaProps: spec.SchemaProps{
+							Description: "How many clusters may fail before the rollout stops, as a number or a percentage.",
+							Ref:         ref(intstr.IntOrString{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.Duration{}.OpenAPIModelName(), intstr.IntOrString{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_RolloutProgressive(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "RolloutProgressive says how some clusters are changed at a time.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"minSuccessTime": {
+						SchemaProps: spec.SchemaProps{
+							Description: "How long a cluster has to be healthy before the rollout goes on.",
+							Ref:         ref(metav1.Duration{}.OpenAPIModelName()),
+						},
+					},
+					"progressDeadline": {
+						SchemaProps: spec.SchemaProps{
+							Description: "After how long a cluster that is not healthy has failed, such as 10m; None for never.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"maxFailures": {
+						SchemaProps: spec.SchemaProps{
+							Description: "How many clusters may fail before the rollout stops, as a number or a percentage.",
+							Ref:         ref(intstr.IntOrString{}.OpenAPIModelName()),
+						},
+					},
+					"mandatoryDecisionGroups": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Groups that have to succeed before all others, in this order.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1beta1.MandatoryDecisionGroup{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"maxConcurrency": {
+						SchemaProps: spec.SchemaProps{
+							Description: "How many clusters are changed at a time, as a number or a percentage.",
+							Ref:         ref(intstr.IntOrString{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.Duration{}.OpenAPIModelName(), intstr.IntOrString{}.OpenAPIModelName(), v1beta1.MandatoryDecisionGroup{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_RolloutProgressivePerGroup(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "RolloutProgressivePerGroup says how one decision group is changed after another.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"minSuccessTime": {
+						SchemaProps: spec.SchemaProps{
+							Description: "How long a cluster has to be healthy before the rollout goes on.",
+							Ref:         ref(metav1.Duration{}.OpenAPIModelName()),
+						},
+					},
+					"progressDeadline": {
+						SchemaProps: spec.SchemaProps{
+							Description: "After how long a cluster that is not healthy has failed, such as 10m; None for never.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"maxFailures": {
+						SchemaProps: spec.SchemaProps{
+							Description: "How many clusters may fail before the rollout stops, as a number or a percentage.",
+							Ref:         ref(intstr.IntOrString{}.OpenAPIModelName()),
+						},
+					},
+					"mandatoryDecisionGroups": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Groups that have to succeed before all others, in this order.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1beta1.MandatoryDecisionGroup{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.Duration{}.OpenAPIModelName(), intstr.IntOrString{}.OpenAPIModelName(), v1beta1.MandatoryDecisionGroup{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_RolloutStrategy(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "RolloutStrategy says how a change is rolled out.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"type": {
+						SchemaProps: spec.SchemaProps{
+							Description: "How the change is rolled out. Defaults to All.\n\nPossible enum values:\n - `\"All\"` changes all clusters at once.\n - `\"Progressive\"` changes some clusters at a time.\n - `\"ProgressivePerGroup\"` changes one decision group of a Placement after another.",
+							Default:     "All",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"All", "Progressive", "ProgressivePerGroup"},
+						},
+					},
+					"all": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Only with the type All.",
+							Ref:         ref(v1beta1.RolloutAll{}.OpenAPIModelName()),
+						},
+					},
+					"progressive": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Only with the type Progressive.",
+							Ref:         ref(v1beta1.RolloutProgressive{}.OpenAPIModelName()),
+						},
+					},
+					"progressivePerGroup": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Only with the type ProgressivePerGroup.",
+							Ref:         ref(v1beta1.RolloutProgressivePerGroup{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1beta1.RolloutAll{}.OpenAPIModelName(), v1beta1.RolloutProgressive{}.OpenAPIModelName(), v1beta1.RolloutProgressivePerGroup{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_Subject(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Subject is the subject of a certificate.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"user": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The name of the user.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"groups": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The groups of the user.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"organizationUnits": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The organizational units of the subject.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"user"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_addon_v1beta1_Toleration(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Toleration is the taints that a Pod tolerates, as in the core API.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"key": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The key of the taint; empty for all.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"operator": {
+						SchemaProps: spec.SchemaProps{
+							Description: "How key and value are compared: Equal, Exists, Lt or Gt. Defaults to Equal.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"value": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The value of the taint.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"effect": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The effect of the taint: NoSchedule, PreferNoSchedule or NoExecute; empty for all.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"tolerationSeconds": {
+						SchemaProps: spec.SchemaProps{
+							Description: "How long the taint is tolerated, in seconds. Only with the effect NoExecute.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
 func schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccount(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -3604,21 +7852,21 @@ func schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccount(ref common.Re
 						SchemaProps: spec.SchemaProps{
 							Description: "The desired state of the account.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1beta1.ManagedServiceAccountSpec{}.OpenAPIModelName()),
+							Ref:         ref(authenticationv1beta1.ManagedServiceAccountSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
 							Description: "The observed state of the account.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1beta1.ManagedServiceAccountStatus{}.OpenAPIModelName()),
+							Ref:         ref(authenticationv1beta1.ManagedServiceAccountStatus{}.OpenAPIModelName()),
 						},
 					},
 				},
 			},
 		},
 		Dependencies: []string{
-			metav1.ObjectMeta{}.OpenAPIModelName(), v1beta1.ManagedServiceAccountSpec{}.OpenAPIModelName(), v1beta1.ManagedServiceAccountStatus{}.OpenAPIModelName()},
+			metav1.ObjectMeta{}.OpenAPIModelName(), authenticationv1beta1.ManagedServiceAccountSpec{}.OpenAPIModelName(), authenticationv1beta1.ManagedServiceAccountStatus{}.OpenAPIModelName()},
 	}
 }
 
@@ -3654,14 +7902,14 @@ func schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountBinding(ref co
 						SchemaProps: spec.SchemaProps{
 							Description: "Who may have works act as which account.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.ManagedServiceAccountBindingSpec{}.OpenAPIModelName()),
+							Ref:         ref(authenticationv1alpha1.ManagedServiceAccountBindingSpec{}.OpenAPIModelName()),
 						},
 					},
 				},
 			},
 		},
 		Dependencies: []string{
-			metav1.ObjectMeta{}.OpenAPIModelName(), v1alpha1.ManagedServiceAccountBindingSpec{}.OpenAPIModelName()},
+			metav1.ObjectMeta{}.OpenAPIModelName(), authenticationv1alpha1.ManagedServiceAccountBindingSpec{}.OpenAPIModelName()},
 	}
 }
 
@@ -3700,7 +7948,7 @@ func schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountBindingList(re
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.ManagedServiceAccountBinding{}.OpenAPIModelName()),
+										Ref: ref(authenticationv1alpha1.ManagedServiceAccountBinding{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -3711,7 +7959,7 @@ func schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountBindingList(re
 			},
 		},
 		Dependencies: []string{
-			metav1.ListMeta{}.OpenAPIModelName(), v1alpha1.ManagedServiceAccountBinding{}.OpenAPIModelName()},
+			metav1.ListMeta{}.OpenAPIModelName(), authenticationv1alpha1.ManagedServiceAccountBinding{}.OpenAPIModelName()},
 	}
 }
 
@@ -3726,7 +7974,7 @@ func schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountBindingSpec(re
 						SchemaProps: spec.SchemaProps{
 							Description: "The account. It cannot be changed.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.ManagedServiceAccountReference{}.OpenAPIModelName()),
+							Ref:         ref(authenticationv1alpha1.ManagedServiceAccountReference{}.OpenAPIModelName()),
 						},
 					},
 					"subjects": {
@@ -3752,7 +8000,7 @@ func schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountBindingSpec(re
 			},
 		},
 		Dependencies: []string{
-			v1.Subject{}.OpenAPIModelName(), v1alpha1.ManagedServiceAccountReference{}.OpenAPIModelName()},
+			v1.Subject{}.OpenAPIModelName(), authenticationv1alpha1.ManagedServiceAccountReference{}.OpenAPIModelName()},
 	}
 }
 
@@ -3791,7 +8039,7 @@ func schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountList(ref commo
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.ManagedServiceAccount{}.OpenAPIModelName()),
+										Ref: ref(authenticationv1alpha1.ManagedServiceAccount{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -3802,7 +8050,7 @@ func schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountList(ref commo
 			},
 		},
 		Dependencies: []string{
-			metav1.ListMeta{}.OpenAPIModelName(), v1alpha1.ManagedServiceAccount{}.OpenAPIModelName()},
+			metav1.ListMeta{}.OpenAPIModelName(), authenticationv1alpha1.ManagedServiceAccount{}.OpenAPIModelName()},
 	}
 }
 
@@ -3910,7 +8158,7 @@ func schema_pkg_apis_authentication_v1beta1_ClusterSummary(ref common.ReferenceC
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1beta1.ClusterFailure{}.OpenAPIModelName()),
+										Ref: ref(authenticationv1beta1.ClusterFailure{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -3921,7 +8169,7 @@ func schema_pkg_apis_authentication_v1beta1_ClusterSummary(ref common.ReferenceC
 			},
 		},
 		Dependencies: []string{
-			v1beta1.ClusterFailure{}.OpenAPIModelName()},
+			authenticationv1beta1.ClusterFailure{}.OpenAPIModelName()},
 	}
 }
 
@@ -3957,21 +8205,21 @@ func schema_pkg_apis_authentication_v1beta1_ManagedServiceAccount(ref common.Ref
 						SchemaProps: spec.SchemaProps{
 							Description: "The desired state of the account.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1beta1.ManagedServiceAccountSpec{}.OpenAPIModelName()),
+							Ref:         ref(authenticationv1beta1.ManagedServiceAccountSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
 							Description: "The observed state of the account.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1beta1.ManagedServiceAccountStatus{}.OpenAPIModelName()),
+							Ref:         ref(authenticationv1beta1.ManagedServiceAccountStatus{}.OpenAPIModelName()),
 						},
 					},
 				},
 			},
 		},
 		Dependencies: []string{
-			metav1.ObjectMeta{}.OpenAPIModelName(), v1beta1.ManagedServiceAccountSpec{}.OpenAPIModelName(), v1beta1.ManagedServiceAccountStatus{}.OpenAPIModelName()},
+			metav1.ObjectMeta{}.OpenAPIModelName(), authenticationv1beta1.ManagedServiceAccountSpec{}.OpenAPIModelName(), authenticationv1beta1.ManagedServiceAccountStatus{}.OpenAPIModelName()},
 	}
 }
 
@@ -4010,7 +8258,7 @@ func schema_pkg_apis_authentication_v1beta1_ManagedServiceAccountList(ref common
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1beta1.ManagedServiceAccount{}.OpenAPIModelName()),
+										Ref: ref(authenticationv1beta1.ManagedServiceAccount{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -4021,7 +8269,7 @@ func schema_pkg_apis_authentication_v1beta1_ManagedServiceAccountList(ref common
 			},
 		},
 		Dependencies: []string{
-			metav1.ListMeta{}.OpenAPIModelName(), v1beta1.ManagedServiceAccount{}.OpenAPIModelName()},
+			metav1.ListMeta{}.OpenAPIModelName(), authenticationv1beta1.ManagedServiceAccount{}.OpenAPIModelName()},
 	}
 }
 
@@ -4065,7 +8313,7 @@ func schema_pkg_apis_authentication_v1beta1_ManagedServiceAccountSpec(ref common
 						SchemaProps: spec.SchemaProps{
 							Description: "How long tokens are valid. A token is replaced when 80 % of its lifetime has passed.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1beta1.ManagedServiceAccountRotation{}.OpenAPIModelName()),
+							Ref:         ref(authenticationv1beta1.ManagedServiceAccountRotation{}.OpenAPIModelName()),
 						},
 					},
 					"audiences": {
@@ -4098,7 +8346,7 @@ func schema_pkg_apis_authentication_v1beta1_ManagedServiceAccountSpec(ref common
 			},
 		},
 		Dependencies: []string{
-			v1beta1.ManagedServiceAccountRotation{}.OpenAPIModelName()},
+			authenticationv1beta1.ManagedServiceAccountRotation{}.OpenAPIModelName()},
 	}
 }
 
@@ -4141,26 +8389,26 @@ func schema_pkg_apis_authentication_v1beta1_ManagedServiceAccountStatus(ref comm
 					"tokenSecretRef": {
 						SchemaProps: spec.SchemaProps{
 							Description: "The Secret with the token, in the namespace of this object.",
-							Ref:         ref(v1beta1.TokenSecretReference{}.OpenAPIModelName()),
+							Ref:         ref(authenticationv1beta1.TokenSecretReference{}.OpenAPIModelName()),
 						},
 					},
 					"serviceAccountRef": {
 						SchemaProps: spec.SchemaProps{
 							Description: "The ServiceAccount on the managed cluster.",
-							Ref:         ref(v1beta1.ServiceAccountReference{}.OpenAPIModelName()),
+							Ref:         ref(authenticationv1beta1.ServiceAccountReference{}.OpenAPIModelName()),
 						},
 					},
 					"clusters": {
 						SchemaProps: spec.SchemaProps{
 							Description: "The clusters that the account was replicated to, in a namespace that is bound to sets of clusters.",
-							Ref:         ref(v1beta1.ClusterSummary{}.OpenAPIModelName()),
+							Ref:         ref(authenticationv1beta1.ClusterSummary{}.OpenAPIModelName()),
 						},
 					},
 				},
 			},
 		},
 		Dependencies: []string{
-			metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName(), v1beta1.ClusterSummary{}.OpenAPIModelName(), v1beta1.ServiceAccountReference{}.OpenAPIModelName(), v1beta1.TokenSecretReference{}.OpenAPIModelName()},
+			metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName(), authenticationv1beta1.ClusterSummary{}.OpenAPIModelName(), authenticationv1beta1.ServiceAccountReference{}.OpenAPIModelName(), authenticationv1beta1.TokenSecretReference{}.OpenAPIModelName()},
 	}
 }
 
@@ -5083,21 +9331,21 @@ func schema_pkg_apis_proxy_v1alpha1_ManagedServiceAccount(ref common.ReferenceCa
 						SchemaProps: spec.SchemaProps{
 							Description: "The desired state of the account.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1beta1.ManagedServiceAccountSpec{}.OpenAPIModelName()),
+							Ref:         ref(authenticationv1beta1.ManagedServiceAccountSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
 							Description: "The observed state of the account.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1beta1.ManagedServiceAccountStatus{}.OpenAPIModelName()),
+							Ref:         ref(authenticationv1beta1.ManagedServiceAccountStatus{}.OpenAPIModelName()),
 						},
 					},
 				},
 			},
 		},
 		Dependencies: []string{
-			metav1.ObjectMeta{}.OpenAPIModelName(), v1beta1.ManagedServiceAccountSpec{}.OpenAPIModelName(), v1beta1.ManagedServiceAccountStatus{}.OpenAPIModelName()},
+			metav1.ObjectMeta{}.OpenAPIModelName(), authenticationv1beta1.ManagedServiceAccountSpec{}.OpenAPIModelName(), authenticationv1beta1.ManagedServiceAccountStatus{}.OpenAPIModelName()},
 	}
 }
 

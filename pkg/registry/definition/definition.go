@@ -31,8 +31,10 @@ type Resource struct {
 	ClusterScoped bool
 
 	// Versions are the group versions that serve the resource from one store,
-	// preferred first. The first one is the form in which objects are stored.
+	// preferred first.
 	Versions []schema.GroupVersion
+	// Stored is the version in which objects are stored; empty for the first one.
+	Stored schema.GroupVersion
 
 	// New and NewList return the internal types.
 	New     func() runtime.Object
@@ -88,6 +90,13 @@ type Virtual struct {
 // Group is the API group that the resource is stored under.
 func (r *Resource) Group() string {
 	return r.Versions[0].Group
+}
+
+func (r *Resource) storedVersion() schema.GroupVersion {
+	if r.Stored.Empty() {
+		return r.Versions[0]
+	}
+	return r.Stored
 }
 
 // GroupResource is the resource with the group that it is stored under, as it

@@ -110,7 +110,7 @@ func (r *Resource) Storages(scheme *runtime.Scheme, codecs serializer.CodecFacto
 		return nil, err
 	}
 	bound := r.Strategy.bind(r, scheme)
-	store, err := r.store(bound, r.GroupResource(), storedAs{getter, codecs, r.Versions[0]})
+	store, err := r.store(bound, r.GroupResource(), storedAs{getter, codecs, r.storedVersion()})
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (r *Resource) Storages(scheme *runtime.Scheme, codecs serializer.CodecFacto
 	for _, name := range slices.Sorted(maps.Keys(r.Stores)) {
 		kept := store
 		if name != r.Name {
-			kept, err = r.store(bound, schema.GroupResource{Group: r.Group(), Resource: name}, uncached{storedAs{getter, codecs, r.Versions[0]}})
+			kept, err = r.store(bound, schema.GroupResource{Group: r.Group(), Resource: name}, uncached{storedAs{getter, codecs, r.storedVersion()}})
 			if err != nil {
 				return nil, err
 			}

@@ -25,6 +25,66 @@ func Parser() *typed.Parser {
 var parserOnce sync.Once
 var parser *typed.Parser
 var schemaYAML = typed.YAMLObject(`types:
+- name: io.open-cluster-management.hub-apiserver.pkg.apis.addon.v1alpha1.AddOnDeploymentConfig
+  scalar: untyped
+  list:
+    elementType:
+      namedType: __untyped_atomic_
+    elementRelationship: atomic
+  map:
+    elementType:
+      namedType: __untyped_deduced_
+    elementRelationship: separable
+- name: io.open-cluster-management.hub-apiserver.pkg.apis.addon.v1alpha1.ClusterManagementAddOn
+  scalar: untyped
+  list:
+    elementType:
+      namedType: __untyped_atomic_
+    elementRelationship: atomic
+  map:
+    elementType:
+      namedType: __untyped_deduced_
+    elementRelationship: separable
+- name: io.open-cluster-management.hub-apiserver.pkg.apis.addon.v1alpha1.ManagedClusterAddOn
+  scalar: untyped
+  list:
+    elementType:
+      namedType: __untyped_atomic_
+    elementRelationship: atomic
+  map:
+    elementType:
+      namedType: __untyped_deduced_
+    elementRelationship: separable
+- name: io.open-cluster-management.hub-apiserver.pkg.apis.addon.v1beta1.AddOnDeploymentConfig
+  scalar: untyped
+  list:
+    elementType:
+      namedType: __untyped_atomic_
+    elementRelationship: atomic
+  map:
+    elementType:
+      namedType: __untyped_deduced_
+    elementRelationship: separable
+- name: io.open-cluster-management.hub-apiserver.pkg.apis.addon.v1beta1.ClusterManagementAddOn
+  scalar: untyped
+  list:
+    elementType:
+      namedType: __untyped_atomic_
+    elementRelationship: atomic
+  map:
+    elementType:
+      namedType: __untyped_deduced_
+    elementRelationship: separable
+- name: io.open-cluster-management.hub-apiserver.pkg.apis.addon.v1beta1.ManagedClusterAddOn
+  scalar: untyped
+  list:
+    elementType:
+      namedType: __untyped_atomic_
+    elementRelationship: atomic
+  map:
+    elementType:
+      namedType: __untyped_deduced_
+    elementRelationship: separable
 - name: io.open-cluster-management.hub-apiserver.pkg.apis.authentication.v1alpha1.ManagedServiceAccountBinding
   scalar: untyped
   list:

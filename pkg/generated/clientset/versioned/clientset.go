@@ -11,6 +11,8 @@ import (
 	discovery "k8s.io/client-go/discovery"
 	rest "k8s.io/client-go/rest"
 	flowcontrol "k8s.io/client-go/util/flowcontrol"
+	addonv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/addon/v1alpha1"
+	addonv1beta1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/addon/v1beta1"
 	authenticationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/authentication/v1alpha1"
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/authentication/v1beta1"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/cluster/v1"
@@ -23,6 +25,8 @@ import (
 
 type Interface interface {
 	Discovery() discovery.DiscoveryInterfaces
+	AddonV1alpha1() addonv1alpha1.AddonV1alpha1Interface
+	AddonV1beta1() addonv1beta1.AddonV1beta1Interface
 	AuthenticationV1alpha1() authenticationv1alpha1.AuthenticationV1alpha1Interface
 	AuthenticationV1beta1() authenticationv1beta1.AuthenticationV1beta1Interface
 	ClusterV1() clusterv1.ClusterV1Interface
@@ -36,6 +40,8 @@ type Interface interface {
 // Clientset contains the clients for groups.
 type Clientset struct {
 	*discovery.DiscoveryClient
+	addonV1alpha1          *addonv1alpha1.AddonV1alpha1Client
+	addonV1beta1           *addonv1beta1.AddonV1beta1Client
 	authenticationV1alpha1 *authenticationv1alpha1.AuthenticationV1alpha1Client
 	authenticationV1beta1  *authenticationv1beta1.AuthenticationV1beta1Client
 	clusterV1              *clusterv1.ClusterV1Client
@@ -44,6 +50,16 @@ type Clientset struct {
 	registerV1alpha1       *registerv1alpha1.RegisterV1alpha1Client
 	searchV1alpha1         *searchv1alpha1.SearchV1alpha1Client
 	workV1                 *workv1.WorkV1Client
+}
+
+// AddonV1alpha1 retrieves the AddonV1alpha1Client
+func (c *Clientset) AddonV1alpha1() addonv1alpha1.AddonV1alpha1Interface {
+	return c.addonV1alpha1
+}
+
+// AddonV1beta1 retrieves the AddonV1beta1Client
+func (c *Clientset) AddonV1beta1() addonv1beta1.AddonV1beta1Interface {
+	return c.addonV1beta1
 }
 
 // AuthenticationV1alpha1 retrieves the AuthenticationV1alpha1Client
@@ -130,6 +146,14 @@ func NewForConfigAndClient(c *rest.Config, httpClient *http.Client) (*Clientset,
 
 	var cs Clientset
 	var err error
+	cs.addonV1alpha1, err = addonv1alpha1.NewForConfigAndClient(&configShallowCopy, httpClient)
+	if err != nil {
+		return nil, err
+	}
+	cs.addonV1beta1, err = addonv1beta1.NewForConfigAndClient(&configShallowCopy, httpClient)
+	if err != nil {
+		return nil, err
+	}
 	cs.authenticationV1alpha1, err = authenticationv1alpha1.NewForConfigAndClient(&configShallowCopy, httpClient)
 	if err != nil {
 		return nil, err
@@ -183,6 +207,8 @@ func NewForConfigOrDie(c *rest.Config) *Clientset {
 // New creates a new Clientset for the given RESTClient.
 func New(c rest.Interface) *Clientset {
 	var cs Clientset
+	cs.addonV1alpha1 = addonv1alpha1.New(c)
+	cs.addonV1beta1 = addonv1beta1.New(c)
 	cs.authenticationV1alpha1 = authenticationv1alpha1.New(c)
 	cs.authenticationV1beta1 = authenticationv1beta1.New(c)
 	cs.clusterV1 = clusterv1.New(c)

@@ -16,6 +16,7 @@ import (
 	wait "k8s.io/apimachinery/pkg/util/wait"
 	cache "k8s.io/client-go/tools/cache"
 	versioned "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	addon "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/addon"
 	authentication "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/authentication"
 	cluster "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/cluster"
 	internalinterfaces "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/internalinterfaces"
@@ -316,12 +317,17 @@ type SharedInformerFactory interface {
 	// client.
 	InformerFor(obj runtime.Object, newFunc internalinterfaces.NewInformerFunc) cache.SharedIndexInformer
 
+	Addon() addon.Interface
 	Authentication() authentication.Interface
 	Cluster() cluster.Interface
 	Rbac() rbac.Interface
 	Register() register.Interface
 	Search() search.Interface
 	Work() work.Interface
+}
+
+func (f *sharedInformerFactory) Addon() addon.Interface {
+	return addon.New(f, f.namespace, f.tweakListOptions)
 }
 
 func (f *sharedInformerFactory) Authentication() authentication.Interface {

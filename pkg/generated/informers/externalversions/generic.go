@@ -9,8 +9,10 @@ import (
 
 	schema "k8s.io/apimachinery/pkg/runtime/schema"
 	cache "k8s.io/client-go/tools/cache"
-	v1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1alpha1"
-	v1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
+	v1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
+	v1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1beta1"
+	authenticationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1alpha1"
+	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	v1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	v1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
@@ -45,12 +47,28 @@ func (f *genericInformer) Lister() cache.GenericLister {
 // TODO extend this to unknown resources with a client pool
 func (f *sharedInformerFactory) ForResource(resource schema.GroupVersionResource) (GenericInformer, error) {
 	switch resource {
-	// Group=authentication.open-cluster-management.io, Version=v1alpha1
-	case v1alpha1.SchemeGroupVersion.WithResource("managedserviceaccountbindings"):
+	// Group=addon.open-cluster-management.io, Version=v1alpha1
+	case v1alpha1.SchemeGroupVersion.WithResource("addondeploymentconfigs"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Addon().V1alpha1().AddOnDeploymentConfigs().Informer()}, nil
+	case v1alpha1.SchemeGroupVersion.WithResource("clustermanagementaddons"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Addon().V1alpha1().ClusterManagementAddOns().Informer()}, nil
+	case v1alpha1.SchemeGroupVersion.WithResource("managedclusteraddons"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Addon().V1alpha1().ManagedClusterAddOns().Informer()}, nil
+
+		// Group=addon.open-cluster-management.io, Version=v1beta1
+	case v1beta1.SchemeGroupVersion.WithResource("addondeploymentconfigs"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Addon().V1beta1().AddOnDeploymentConfigs().Informer()}, nil
+	case v1beta1.SchemeGroupVersion.WithResource("clustermanagementaddons"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Addon().V1beta1().ClusterManagementAddOns().Informer()}, nil
+	case v1beta1.SchemeGroupVersion.WithResource("managedclusteraddons"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Addon().V1beta1().ManagedClusterAddOns().Informer()}, nil
+
+		// Group=authentication.open-cluster-management.io, Version=v1alpha1
+	case authenticationv1alpha1.SchemeGroupVersion.WithResource("managedserviceaccountbindings"):
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Authentication().V1alpha1().ManagedServiceAccountBindings().Informer()}, nil
 
 		// Group=authentication.open-cluster-management.io, Version=v1beta1
-	case v1beta1.SchemeGroupVersion.WithResource("managedserviceaccounts"):
+	case authenticationv1beta1.SchemeGroupVersion.WithResource("managedserviceaccounts"):
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Authentication().V1beta1().ManagedServiceAccounts().Informer()}, nil
 
 		// Group=cluster.open-cluster-management.io, Version=v1

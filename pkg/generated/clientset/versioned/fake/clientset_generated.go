@@ -13,6 +13,10 @@ import (
 	"k8s.io/client-go/testing"
 	applyconfiguration "open-cluster-management.io/hub-apiserver/pkg/generated/applyconfiguration"
 	clientset "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	addonv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/addon/v1alpha1"
+	fakeaddonv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/addon/v1alpha1/fake"
+	addonv1beta1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/addon/v1beta1"
+	fakeaddonv1beta1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/addon/v1beta1/fake"
 	authenticationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/authentication/v1alpha1"
 	fakeauthenticationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/authentication/v1alpha1/fake"
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/authentication/v1beta1"
@@ -135,6 +139,16 @@ var (
 	_ clientset.Interface = &Clientset{}
 	_ testing.FakeClient  = &Clientset{}
 )
+
+// AddonV1alpha1 retrieves the AddonV1alpha1Client
+func (c *Clientset) AddonV1alpha1() addonv1alpha1.AddonV1alpha1Interface {
+	return &fakeaddonv1alpha1.FakeAddonV1alpha1{Fake: &c.Fake}
+}
+
+// AddonV1beta1 retrieves the AddonV1beta1Client
+func (c *Clientset) AddonV1beta1() addonv1beta1.AddonV1beta1Interface {
+	return &fakeaddonv1beta1.FakeAddonV1beta1{Fake: &c.Fake}
+}
 
 // AuthenticationV1alpha1 retrieves the AuthenticationV1alpha1Client
 func (c *Clientset) AuthenticationV1alpha1() authenticationv1alpha1.AuthenticationV1alpha1Interface {

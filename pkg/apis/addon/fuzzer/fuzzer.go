@@ -1,0 +1,54 @@
+// Package fuzzer fills the types of the group addon.open-cluster-management.io with random valid values.
+package fuzzer
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"sigs.k8s.io/randfill"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/addon"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
+)
+
+// Funcs returns the functions for the types that random values alone do not fit: what the server
+// defaults, and what only one of the two versions can say.
+var Funcs = func(serializer.CodecFactory) []any {
+	return []any{
+		func(spec *addon.ManagedClusterAddOnSpec, c randfill.Continue) {
+			c.FillNoCustom(spec)
+			spec.InstallNamespace = v1alpha1.DefaultInstallNamespace
+		},
+		func(status *addon.ManagedClusterAddOnStatus, c randfill.Continue) {
+			c.FillNoCustom(status)
+			status.AddOnConfiguration = addon.ConfigCoordinates{}
+			status.Registrations = []addon.RegistrationConfig{
+				{SignerName: v1alpha1.KubeAPIServerClientSigner, Subject: addon.Subject{User: c.String(0)}},
+				{SignerName: "example.com/addon", Subject: addon.Subject{User: c.String(0), OrganizationUnits: []string{c.String(0)}}},
+			}
+		},
+		func(reference *addon.ConfigReference, c randfill.Continue) {
+			c.FillNoCustom(reference)
+			reference.ConfigReferent = addon.ConfigReferent{}
+			if reference.DesiredConfig != nil {
+				reference.ConfigReferent = reference.DesiredConfig.ConfigReferent
+			}
+		},
+		func(spec *addon.ClusterManagementAddOnSpec, c randfill.Continue) {
+			c.FillNoCustom(spec)
+			spec.AddOnConfiguration = addon.ConfigCoordinates{}
+		},
+		func(strategy *addon.InstallStrategy, c randfill.Continue) {
+			c.FillNoCustom(strategy)
+			strategy.Type = v1alpha1.InstallStrategyPlacements
+		},
+		func(strategy *addon.RolloutStrategy, c randfill.Continue) {
+			c.FillNoCustom(strategy)
+			strategy.Type = addon.RolloutTypeProgressive
+		},
+		func(spec *addon.AddOnDeploymentConfigSpec, c randfill.Continue) {
+			c.FillNoCustom(spec)
+			if spec.AgentInstallNamespace == nil {
+				spec.AgentInstallNamespace = new(c.String(0))
+			}
+		},
+	}
+}

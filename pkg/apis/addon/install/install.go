@@ -1,0 +1,20 @@
+// Package install registers the group addon.open-cluster-management.io, with all its versions, in a scheme.
+package install
+
+import (
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/addon"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1beta1"
+)
+
+// Install registers the group's internal and versioned types. It panics on a
+// programming error, such as two types registered for one kind.
+func Install(scheme *runtime.Scheme) {
+	utilruntime.Must(addon.AddToScheme(scheme))
+	utilruntime.Must(v1beta1.AddToScheme(scheme))
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	utilruntime.Must(scheme.SetVersionPriority(v1beta1.SchemeGroupVersion, v1alpha1.SchemeGroupVersion))
+}

@@ -1,0 +1,173 @@
+package v1beta1
+
+import (
+	"maps"
+
+	"k8s.io/apimachinery/pkg/conversion"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/addon"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
+)
+
+// Hubs that run OCM convert between the two versions in the same way.
+
+// Convert_v1beta1_ManagedClusterAddOn_To_addon_ManagedClusterAddOn also converts the annotation that
+// is a field in the internal form.
+func Convert_v1beta1_ManagedClusterAddOn_To_addon_ManagedClusterAddOn(in *ManagedClusterAddOn, out *addon.ManagedClusterAddOn, s conversion.Scope) error {
+	if err := autoConvert_v1beta1_ManagedClusterAddOn_To_addon_ManagedClusterAddOn(in, out, s); err != nil {
+		return err
+	}
+	namespace, ok := in.Annotations[InstallNamespaceAnnotation]
+	if !ok {
+		return nil
+	}
+	out.Spec.InstallNamespace = namespace
+	// The maps of the two forms are one otherwise.
+	out.Annotations = maps.Clone(out.Annotations)
+	delete(out.Annotations, InstallNamespaceAnnotation)
+	if len(out.Annotations) == 0 {
+		out.Annotations = nil
+	}
+	return nil
+}
+
+// Convert_addon_ManagedClusterAddOn_To_v1beta1_ManagedClusterAddOn also converts the field that is an
+// annotation in this version.
+func Convert_addon_ManagedClusterAddOn_To_v1beta1_ManagedClusterAddOn(in *addon.ManagedClusterAddOn, out *ManagedClusterAddOn, s conversion.Scope) error {
+	if err := autoConvert_addon_ManagedClusterAddOn_To_v1beta1_ManagedClusterAddOn(in, out, s); err != nil {
+		return err
+	}
+	if in.Spec.InstallNamespace == "" {
+		return nil
+	}
+	annotations := maps.Clone(out.Annotations)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[InstallNamespaceAnnotation] = in.Spec.InstallNamespace
+	out.Annotations = annotations
+	return nil
+}
+
+// Convert_addon_ManagedClusterAddOnSpec_To_v1beta1_ManagedClusterAddOnSpec leaves out what is an annotation.
+func Convert_addon_ManagedClusterAddOnSpec_To_v1beta1_ManagedClusterAddOnSpec(in *addon.ManagedClusterAddOnSpec, out *ManagedClusterAddOnSpec, s conversion.Scope) error {
+	return autoConvert_addon_ManagedClusterAddOnSpec_To_v1beta1_ManagedClusterAddOnSpec(in, out, s)
+}
+
+// Convert_v1beta1_ManagedClusterAddOnStatus_To_addon_ManagedClusterAddOnStatus takes the driver of the
+// first registration for the API server, which is of all of them in the internal form.
+func Convert_v1beta1_ManagedClusterAddOnStatus_To_addon_ManagedClusterAddOnStatus(in *ManagedClusterAddOnStatus, out *addon.ManagedClusterAddOnStatus, s conversion.Scope) error {
+	if err := autoConvert_v1beta1_ManagedClusterAddOnStatus_To_addon_ManagedClusterAddOnStatus(in, out, s); err != nil {
+		return err
+	}
+	for _, registration := range in.Registrations {
+		if registration.Type == KubeClient && registration.KubeClient != nil {
+			out.KubeClientDriver = registration.KubeClient.Driver
+			break
+		}
+	}
+	return nil
+}
+
+// Convert_addon_ManagedClusterAddOnStatus_To_v1beta1_ManagedClusterAddOnStatus gives every registration
+// for the API server its driver.
+func Convert_addon_ManagedClusterAddOnStatus_To_v1beta1_ManagedClusterAddOnStatus(in *addon.ManagedClusterAddOnStatus, out *ManagedClusterAddOnStatus, s conversion.Scope) error {
+	if err := autoConvert_addon_ManagedClusterAddOnStatus_To_v1beta1_ManagedClusterAddOnStatus(in, out, s); err != nil {
+		return err
+	}
+	for i := range out.Registrations {
+		if client := out.Registrations[i].KubeClient; client != nil {
+			client.Driver = in.KubeClientDriver
+		}
+	}
+	return nil
+}
+
+// Convert_v1beta1_RegistrationConfig_To_addon_RegistrationConfig converts a type to its signer.
+func Convert_v1beta1_RegistrationConfig_To_addon_RegistrationConfig(in *RegistrationConfig, out *addon.RegistrationConfig, s conversion.Scope) error {
+	if in.Type == KubeClient {
+		out.SignerName = v1alpha1.KubeAPIServerClientSigner
+		if in.KubeClient != nil {
+			subject := in.KubeClient.Subject
+			out.Subject = addon.Subject{User: subject.User, Groups: subject.Groups}
+		}
+		return nil
+	}
+	if in.CustomSigner == nil {
+		return nil
+	}
+	out.SignerName = in.CustomSigner.SignerName
+	return Convert_v1beta1_Subject_To_addon_Subject(&in.CustomSigner.Subject, &out.Subject, s)
+}
+
+// Convert_addon_RegistrationConfig_To_v1beta1_RegistrationConfig converts a signer to its type.
+func Convert_addon_RegistrationConfig_To_v1beta1_RegistrationConfig(in *addon.RegistrationConfig, out *RegistrationConfig, s conversion.Scope) error {
+	if in.SignerName == v1alpha1.KubeAPIServerClientSigner {
+		out.Type = KubeClient
+		out.KubeClient = &KubeClientConfig{Subject: KubeClientSubject{BaseSubject{User: in.Subject.User, Groups: in.Subject.Groups}}}
+		return nil
+	}
+	out.Type = CustomSigner
+	out.CustomSigner = &CustomSignerConfig{SignerName: in.SignerName}
+	return Convert_addon_Subject_To_v1beta1_Subject(&in.Subject, &out.CustomSigner.Subject, s)
+}
+
+// Convert_v1beta1_Subject_To_addon_Subject converts to the internal form.
+func Convert_v1beta1_Subject_To_addon_Subject(in *Subject, out *addon.Subject, _ conversion.Scope) error {
+	*out = addon.Subject{User: in.User, Groups: in.Groups, OrganizationUnits: in.OrganizationUnits}
+	return nil
+}
+
+// Convert_addon_Subject_To_v1beta1_Subject converts from the internal form.
+func Convert_addon_Subject_To_v1beta1_Subject(in *addon.Subject, out *Subject, _ conversion.Scope) error {
+	*out = Subject{BaseSubject: BaseSubject{User: in.User, Groups: in.Groups}, OrganizationUnits: in.OrganizationUnits}
+	return nil
+}
+
+// Convert_v1beta1_ConfigReference_To_addon_ConfigReference also fills the fields that v1alpha1 has deprecated.
+func Convert_v1beta1_ConfigReference_To_addon_ConfigReference(in *ConfigReference, out *addon.ConfigReference, s conversion.Scope) error {
+	if err := autoConvert_v1beta1_ConfigReference_To_addon_ConfigReference(in, out, s); err != nil {
+		return err
+	}
+	if out.DesiredConfig != nil {
+		out.ConfigReferent = out.DesiredConfig.ConfigReferent
+	}
+	return nil
+}
+
+// Convert_addon_ConfigReference_To_v1beta1_ConfigReference leaves out what v1alpha1 has deprecated.
+func Convert_addon_ConfigReference_To_v1beta1_ConfigReference(in *addon.ConfigReference, out *ConfigReference, s conversion.Scope) error {
+	return autoConvert_addon_ConfigReference_To_v1beta1_ConfigReference(in, out, s)
+}
+
+// Convert_v1beta1_ClusterManagementAddOnSpec_To_addon_ClusterManagementAddOnSpec converts a reserved name
+// to no default.
+func Convert_v1beta1_ClusterManagementAddOnSpec_To_addon_ClusterManagementAddOnSpec(in *ClusterManagementAddOnSpec, out *addon.ClusterManagementAddOnSpec, s conversion.Scope) error {
+	if err := autoConvert_v1beta1_ClusterManagementAddOnSpec_To_addon_ClusterManagementAddOnSpec(in, out, s); err != nil {
+		return err
+	}
+	for _, config := range in.DefaultConfigs {
+		kind := addon.ConfigMeta{ConfigGroupResource: addon.ConfigGroupResource(config.ConfigGroupResource)}
+		if config.Name != NoDefaultConfigName {
+			kind.DefaultConfig = &addon.ConfigReferent{Namespace: config.Namespace, Name: config.Name}
+		}
+		out.SupportedConfigs = append(out.SupportedConfigs, kind)
+	}
+	return nil
+}
+
+// Convert_addon_ClusterManagementAddOnSpec_To_v1beta1_ClusterManagementAddOnSpec converts no default to a
+// reserved name.
+func Convert_addon_ClusterManagementAddOnSpec_To_v1beta1_ClusterManagementAddOnSpec(in *addon.ClusterManagementAddOnSpec, out *ClusterManagementAddOnSpec, s conversion.Scope) error {
+	if err := autoConvert_addon_ClusterManagementAddOnSpec_To_v1beta1_ClusterManagementAddOnSpec(in, out, s); err != nil {
+		return err
+	}
+	for _, kind := range in.SupportedConfigs {
+		config := AddOnConfig{ConfigGroupResource: ConfigGroupResource(kind.ConfigGroupResource), ConfigReferent: ConfigReferent{Name: NoDefaultConfigName}}
+		if kind.DefaultConfig != nil {
+			config.ConfigReferent = ConfigReferent{Namespace: kind.DefaultConfig.Namespace, Name: kind.DefaultConfig.Name}
+		}
+		out.DefaultConfigs = append(out.DefaultConfigs, config)
+	}
+	return nil
+}

@@ -1,0 +1,34 @@
+// Package addondeploymentconfig defines how AddOnDeploymentConfigs are served.
+package addondeploymentconfig
+
+import (
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/addon"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1beta1"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/addon/validation"
+	"open-cluster-management.io/hub-apiserver/pkg/quota"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
+)
+
+// Definition is the row of AddOnDeploymentConfigs.
+func Definition() definition.Resource {
+	return definition.Resource{
+		Name: "addondeploymentconfigs", Singular: "addondeploymentconfig", Kind: "AddOnDeploymentConfig",
+		Categories: []string{"ocm"},
+		Versions:   []schema.GroupVersion{v1beta1.SchemeGroupVersion, v1alpha1.SchemeGroupVersion},
+		// It can say what v1beta1 has no fields for.
+		Stored:  v1alpha1.SchemeGroupVersion,
+		New:     func() runtime.Object { return &addon.AddOnDeploymentConfig{} },
+		NewList: func() runtime.Object { return &addon.AddOnDeploymentConfigList{} },
+		Strategy: &definition.Strategy[*addon.AddOnDeploymentConfig]{
+			Spec:           func(c *addon.AddOnDeploymentConfig) any { return &c.Spec },
+			Validate:       validation.ValidateAddOnDeploymentConfig,
+			ValidateUpdate: validation.ValidateAddOnDeploymentConfigUpdate,
+		},
+		Quota:   quota.Limits{Objects: 1_000, Bytes: 16 << 20},
+		Columns: definition.Columns[*addon.AddOnDeploymentConfig]{},
+	}
+}

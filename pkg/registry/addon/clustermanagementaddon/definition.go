@@ -1,0 +1,40 @@
+// Package clustermanagementaddon defines how ClusterManagementAddOns are served.
+package clustermanagementaddon
+
+import (
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/addon"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1beta1"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/addon/validation"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
+)
+
+// Definition is the row of ClusterManagementAddOns.
+func Definition() definition.Resource {
+	return definition.Resource{
+		Name: "clustermanagementaddons", Singular: "clustermanagementaddon", Kind: "ClusterManagementAddOn",
+		ShortNames: []string{"cma", "cmas"}, Categories: []string{"ocm"},
+		ClusterScoped: true,
+		Versions:      []schema.GroupVersion{v1beta1.SchemeGroupVersion, v1alpha1.SchemeGroupVersion},
+		// It can say what v1beta1 has no fields for.
+		Stored:  v1alpha1.SchemeGroupVersion,
+		New:     func() runtime.Object { return &addon.ClusterManagementAddOn{} },
+		NewList: func() runtime.Object { return &addon.ClusterManagementAddOnList{} },
+		Strategy: &definition.Strategy[*addon.ClusterManagementAddOn]{
+			Spec:                 func(a *addon.ClusterManagementAddOn) any { return &a.Spec },
+			Status:               func(a *addon.ClusterManagementAddOn) any { return &a.Status },
+			Validate:             validation.ValidateClusterManagementAddOn,
+			ValidateUpdate:       validation.ValidateClusterManagementAddOnUpdate,
+			ValidateStatusUpdate: validation.ValidateClusterManagementAddOnStatusUpdate,
+		},
+		Columns: definition.Columns[*addon.ClusterManagementAddOn]{
+			{Name: "Display Name", Description: "Name of the add-on to show.", Value: func(a *addon.ClusterManagementAddOn) any { return a.Spec.AddOnMeta.DisplayName }},
+			{Name: "Install Strategy", Description: "On which clusters the add-on is installed.", Wide: true, Value: func(a *addon.ClusterManagementAddOn) any {
+				return a.Spec.InstallStrategy.Type
+			}},
+		},
+	}
+}

@@ -1,0 +1,56 @@
+// Package managedclusteraddon defines how ManagedClusterAddOns are served.
+package managedclusteraddon
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/addon"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1beta1"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/addon/validation"
+	"open-cluster-management.io/hub-apiserver/pkg/quota"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
+)
+
+// Definition is the row of ManagedClusterAddOns.
+func Definition() definition.Resource {
+	return definition.Resource{
+		Name: "managedclusteraddons", Singular: "managedclusteraddon", Kind: "ManagedClusterAddOn",
+		ShortNames: []string{"mca", "mcas"}, Categories: []string{"ocm"},
+		Versions: []schema.GroupVersion{v1beta1.SchemeGroupVersion, v1alpha1.SchemeGroupVersion},
+		// It can say what v1beta1 has no fields for.
+		Stored:  v1alpha1.SchemeGroupVersion,
+		New:     func() runtime.Object { return &addon.ManagedClusterAddOn{} },
+		NewList: func() runtime.Object { return &addon.ManagedClusterAddOnList{} },
+		Strategy: &definition.Strategy[*addon.ManagedClusterAddOn]{
+			Spec:                 func(a *addon.ManagedClusterAddOn) any { return &a.Spec },
+			Status:               func(a *addon.ManagedClusterAddOn) any { return &a.Status },
+			PrepareForCreate:     func(_ context.Context, a *addon.ManagedClusterAddOn) { settleNamespace(a) },
+			PrepareForUpdate:     func(_ context.Context, a, _ *addon.ManagedClusterAddOn) { settleNamespace(a) },
+			Validate:             validation.ValidateManagedClusterAddOn,
+			ValidateUpdate:       validation.ValidateManagedClusterAddOnUpdate,
+			ValidateStatusUpdate: validation.ValidateManagedClusterAddOnStatusUpdate,
+		},
+		Quota:  quota.Limits{Objects: 500, Bytes: 16 << 20},
+		Limits: quota.ObjectLimits{SpecBytes: 64 << 10},
+		Columns: definition.Columns[*addon.ManagedClusterAddOn]{
+			definition.ConditionColumn("Available", "Whether the agent of the add-on runs.", v1alpha1.ConditionAvailable, conditions),
+			definition.ConditionColumn("Degraded", "Whether the add-on works in part only.", v1alpha1.ConditionDegraded, conditions),
+			definition.ConditionColumn("Progressing", "Whether the add-on is installed, configured or upgraded.", v1alpha1.ConditionProgressing, conditions),
+		},
+	}
+}
+
+// settleNamespace writes out what leaving out the namespace means in v1alpha1, since v1beta1
+// cannot leave it out of what is stored.
+func settleNamespace(a *addon.ManagedClusterAddOn) {
+	if a.Spec.InstallNamespace == "" {
+		a.Spec.InstallNamespace = v1alpha1.DefaultInstallNamespace
+	}
+}
+
+func conditions(a *addon.ManagedClusterAddOn) []metav1.Condition { return a.Status.Conditions }
