@@ -8323,6 +8323,7 @@ func schema_pkg_apis_work_v1_AppliedManifestResourceMeta(ref common.ReferenceCal
 					"group": {
 						SchemaProps: spec.SchemaProps{
 							Description: "API group of the object; empty for the core group.",
+							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -8346,6 +8347,7 @@ func schema_pkg_apis_work_v1_AppliedManifestResourceMeta(ref common.ReferenceCal
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Namespace of the object; empty for a cluster-scoped one.",
+							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -9120,6 +9122,7 @@ func schema_pkg_apis_work_v1_ManifestResourceMeta(ref common.ReferenceCallback) 
 					"group": {
 						SchemaProps: spec.SchemaProps{
 							Description: "API group of the object.",
+							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -9127,6 +9130,7 @@ func schema_pkg_apis_work_v1_ManifestResourceMeta(ref common.ReferenceCallback) 
 					"version": {
 						SchemaProps: spec.SchemaProps{
 							Description: "API version of the object.",
+							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -9134,6 +9138,7 @@ func schema_pkg_apis_work_v1_ManifestResourceMeta(ref common.ReferenceCallback) 
 					"kind": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Kind of the object.",
+							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -9141,6 +9146,7 @@ func schema_pkg_apis_work_v1_ManifestResourceMeta(ref common.ReferenceCallback) 
 					"resource": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Resource of the object in plural.",
+							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -9148,6 +9154,7 @@ func schema_pkg_apis_work_v1_ManifestResourceMeta(ref common.ReferenceCallback) 
 					"name": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Name of the object.",
+							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -9155,6 +9162,7 @@ func schema_pkg_apis_work_v1_ManifestResourceMeta(ref common.ReferenceCallback) 
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Namespace of the object; empty for a cluster-scoped one.",
+							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
 						},
