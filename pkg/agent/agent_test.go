@@ -173,7 +173,7 @@ func testExecutor(t *testing.T, c *cluster) {
 			Type: workv1.ExecutorSubjectTypeServiceAccount, ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: "default", Name: "somebody"},
 		}}
 		spec.ManifestConfigs = []workv1.ManifestConfigOption{{
-			ResourceIdentifier: workv1.ResourceIdentifier{Resource: "configmaps", Name: "*", Namespace: "*"},
+			ResourceIdentifier: workv1.ResourceIdentifier{Resource: "configmaps", Name: "*", Namespace: new("*")},
 			FeedbackRules:      []workv1.FeedbackRule{{Type: workv1.JSONPathsType, JsonPaths: []workv1.JsonPath{{Name: "v", Path: ".data.key"}}}},
 		}}
 	}, configMap("a", "one"))

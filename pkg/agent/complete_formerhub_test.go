@@ -34,7 +34,7 @@ func (c *cluster) recorded(hub, agentID string, objects ...string) *workv1.Appli
 			c.t.Fatal(err)
 		}
 		record.Status.AppliedResources = append(record.Status.AppliedResources, workv1.AppliedManifestResourceMeta{
-			ResourceIdentifier: workv1.ResourceIdentifier{Resource: "configmaps", Namespace: c.name, Name: name}, Version: "v1", UID: string(object.UID),
+			Resource: "configmaps", Namespace: c.name, Name: name, Version: "v1", UID: string(object.UID),
 		})
 	}
 	if record, err = records.UpdateStatus(c.t.Context(), record, metav1.UpdateOptions{}); err != nil {

@@ -106,7 +106,7 @@ func testRecordShape(t *testing.T, c *cluster) {
 		t.Errorf("labels %v, finalizers %v", record.Labels, record.Finalizers)
 	}
 	want := workv1.AppliedManifestResourceMeta{
-		ResourceIdentifier: workv1.ResourceIdentifier{Resource: "configmaps", Namespace: c.name, Name: "a"}, Version: "v1", UID: string(applied.UID),
+		Resource: "configmaps", Namespace: c.name, Name: "a", Version: "v1", UID: string(applied.UID),
 	}
 	if len(record.Status.AppliedResources) != 2 || !slices.Contains(record.Status.AppliedResources, want) {
 		t.Errorf("recorded: %+v", record.Status.AppliedResources)
@@ -169,8 +169,8 @@ func testOrphanExactly(t *testing.T, c *cluster) {
 		spec.DeleteOption = &workv1.DeleteOption{
 			PropagationPolicy: workv1.DeletePropagationPolicyTypeSelectivelyOrphan,
 			SelectivelyOrphan: &workv1.SelectivelyOrphan{OrphaningRules: []workv1.OrphaningRule{
-				{Resource: "configmaps", Namespace: c.name, Name: "*"}, {Resource: "secrets", Namespace: c.name, Name: "other"},
-				{Resource: "configmaps", Name: "no-namespace"}, {Resource: "configmaps", Namespace: c.name, Name: "stays"},
+				{Resource: "configmaps", Namespace: new(c.name), Name: "*"}, {Resource: "secrets", Namespace: new(c.name), Name: "other"},
+				{Resource: "configmaps", Name: "no-namespace"}, {Resource: "configmaps", Namespace: new(c.name), Name: "stays"},
 			}},
 		}
 	}, configMap("goes", "one"), configMap("other", "one"), configMap("no-namespace", "one"), configMap("stays", "one"))

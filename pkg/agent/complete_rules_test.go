@@ -20,7 +20,7 @@ func testWildcards(t *testing.T, c *cluster) {
 	c.run()
 	pattern := func(name, namespace string, change func(*workv1.ManifestConfigOption)) workv1.ManifestConfigOption {
 		option := c.configOf(name, change)
-		option.ResourceIdentifier.Namespace = namespace
+		option.ResourceIdentifier.Namespace = new(namespace)
 		return option
 	}
 	name := c.create("", configs(
@@ -76,7 +76,7 @@ func testCompletesEach(t *testing.T, c *cluster) {
 func testPodFinishes(t *testing.T, c *cluster) {
 	c.run()
 	name := c.create("", configs(workv1.ManifestConfigOption{
-		ResourceIdentifier: workv1.ResourceIdentifier{Resource: "pods", Name: "p", Namespace: c.name},
+		ResourceIdentifier: workv1.ResourceIdentifier{Resource: "pods", Name: "p", Namespace: new(c.name)},
 		FeedbackRules:      []workv1.FeedbackRule{{Type: workv1.WellKnownStatusType}},
 		ConditionRules:     []workv1.ConditionRule{{Type: workv1.WellKnownConditionsType, Condition: workv1.WorkComplete}},
 	}), `{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: NS}, spec: {restartPolicy: Never, automountServiceAccountToken: false, containers: [{name: c, image: i}]}}`)
@@ -100,7 +100,7 @@ func testPodFinishes(t *testing.T, c *cluster) {
 func testDeploymentStatus(t *testing.T, c *cluster) {
 	c.run()
 	name := c.create("", configs(workv1.ManifestConfigOption{
-		ResourceIdentifier: workv1.ResourceIdentifier{Group: "apps", Resource: "deployments", Name: "d", Namespace: c.name},
+		ResourceIdentifier: workv1.ResourceIdentifier{Group: new("apps"), Resource: "deployments", Name: "d", Namespace: new(c.name)},
 		FeedbackScrapeType: workv1.FeedbackWatchType,
 		FeedbackRules:      []workv1.FeedbackRule{{Type: workv1.WellKnownStatusType}},
 	}), `{apiVersion: apps/v1, kind: Deployment, metadata: {name: d, namespace: NS}, spec: {replicas: 3, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}}`)
@@ -133,13 +133,13 @@ func testFeedbackAllowed(t *testing.T, c *cluster) {
 		t.Fatal(err)
 	}
 	name := c.create("", configs(workv1.ManifestConfigOption{
-		ResourceIdentifier: workv1.ResourceIdentifier{Resource: "secrets", Name: "s", Namespace: c.name},
+		ResourceIdentifier: workv1.ResourceIdentifier{Resource: "secrets", Name: "s", Namespace: new(c.name)},
 		UpdateStrategy:     &workv1.UpdateStrategy{Type: workv1.UpdateStrategyTypeReadOnly},
 		FeedbackRules: values("label", ".metadata.labels.a", "plain", ".data.password", "quoted", "['data']['password']", "any", ".*.password",
 			"deep", "..password", "whole", "$", "union", "['metadata','data']"),
 		ConditionRules: []workv1.ConditionRule{
 			celRule("Seen", `"data" in object`),
-			{Type: workv1.CelConditionExpressionsType, Condition: "Told", CelExpressions: []string{"true"}, MessageExpression: `object.data.password`},
+			{Type: workv1.CelConditionExpressionsType, Condition: "Told", CelExpressions: []string{"true"}, MessageExpression: new(`object.data.password`)},
 		},
 	}), `{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: NS}}`)
 	work := c.has(name, 0, "Applied=True: AppliedManifestComplete", "StatusFeedbackSynced=False: StatusFeedbackSyncFailed",
@@ -161,7 +161,7 @@ func testIgnoreByPointer(t *testing.T, c *cluster) {
 	c.run()
 	name := c.create("", strategy("configmaps", workv1.UpdateStrategy{
 		Type: workv1.UpdateStrategyTypeServerSideApply,
-		ServerSideApply: &workv1.ServerSideApplyConfig{Force: true, IgnoreFields: []workv1.IgnoreField{
+		ServerSideApply: &workv1.ServerSideApplyConfig{Force: new(true), IgnoreFields: []workv1.IgnoreField{
 			{JSONPointers: []string{"/data/ours", "/metadata/annotations/example.com~1note"}},
 		}},
 	}), `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NS, annotations: {example.com/note: ours}}, data: {key: one, ours: first}}`)

@@ -48,7 +48,7 @@ func TestCompleteWorks(t *testing.T) {
 
 // configOf returns an entry for the ConfigMaps of a name, or pattern, in the test's namespace.
 func (c *cluster) configOf(name string, change func(*workv1.ManifestConfigOption)) workv1.ManifestConfigOption {
-	option := workv1.ManifestConfigOption{ResourceIdentifier: workv1.ResourceIdentifier{Resource: "configmaps", Name: name, Namespace: c.name}}
+	option := workv1.ManifestConfigOption{ResourceIdentifier: workv1.ResourceIdentifier{Resource: "configmaps", Name: name, Namespace: new(c.name)}}
 	change(&option)
 	return option
 }

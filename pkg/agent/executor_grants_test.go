@@ -79,7 +79,7 @@ func testAdoptedAs(t *testing.T, c *cluster) {
 	c.createConfigMap("b", "theirs")
 	c.run()
 	name := c.create("", c.actsAs(func(spec *workv1.ManifestWorkSpec) {
-		strategy("configmaps", workv1.UpdateStrategy{Type: workv1.UpdateStrategyTypeServerSideApply, ServerSideApply: &workv1.ServerSideApplyConfig{Force: true}})(spec)
+		strategy("configmaps", workv1.UpdateStrategy{Type: workv1.UpdateStrategyTypeServerSideApply, ServerSideApply: &workv1.ServerSideApplyConfig{Force: new(true)}})(spec)
 		spec.ManifestConfigs[0].ResourceIdentifier.Name = "b"
 	}), configMap("a", "ours"), configMap("b", "ours"))
 	c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)

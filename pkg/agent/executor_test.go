@@ -71,10 +71,10 @@ func (c *cluster) actsAs(more ...func(*workv1.ManifestWorkSpec)) func(*workv1.Ma
 // reports has the value of ConfigMaps reported, and a condition made of it.
 func reports(spec *workv1.ManifestWorkSpec) {
 	spec.ManifestConfigs = append(spec.ManifestConfigs, workv1.ManifestConfigOption{
-		ResourceIdentifier: workv1.ResourceIdentifier{Resource: "configmaps", Name: "*", Namespace: "*"},
+		ResourceIdentifier: workv1.ResourceIdentifier{Resource: "configmaps", Name: "*", Namespace: new("*")},
 		FeedbackRules:      []workv1.FeedbackRule{{Type: workv1.JSONPathsType, JsonPaths: []workv1.JsonPath{{Name: "key", Path: ".data.key"}}}},
 		ConditionRules: []workv1.ConditionRule{{
-			Type: workv1.CelConditionExpressionsType, Condition: "Read", CelExpressions: []string{"true"}, MessageExpression: "object.data.key",
+			Type: workv1.CelConditionExpressionsType, Condition: "Read", CelExpressions: []string{"true"}, MessageExpression: new("object.data.key"),
 		}},
 	})
 }
@@ -465,7 +465,7 @@ func testCompleteRefused(t *testing.T, c *cluster) {
 	name := c.create("", c.actsAs(reports, func(spec *workv1.ManifestWorkSpec) {
 		spec.ManifestConfigs[0].ConditionRules = []workv1.ConditionRule{{
 			Type: workv1.CelConditionExpressionsType, Condition: workv1.WorkComplete,
-			CelExpressions: []string{`object.data.key == "done"`}, MessageExpression: `"it is " + object.data.key`,
+			CelExpressions: []string{`object.data.key == "done"`}, MessageExpression: new(`"it is " + object.data.key`),
 		}}
 	}), configMap("a", "doing"))
 	c.condition(name, workv1.WorkComplete, metav1.ConditionFalse)

@@ -478,7 +478,7 @@ func testPermissionOnlyLooks(t *testing.T, c *cluster) {
 	c.run()
 	name := c.permission("", func(spec *workv1.ManifestWorkSpec) {
 		spec.ManifestConfigs = []workv1.ManifestConfigOption{{
-			ResourceIdentifier: workv1.ResourceIdentifier{Group: rbacv1.GroupName, Resource: "clusterroles", Name: "*"},
+			ResourceIdentifier: workv1.ResourceIdentifier{Group: new(rbacv1.GroupName), Resource: "clusterroles", Name: "*"},
 			UpdateStrategy:     &workv1.UpdateStrategy{Type: workv1.UpdateStrategyTypeReadOnly},
 		}}
 	}, clusterRole("view", ""), clusterRoleBinding("NS", "view", "alice"), clusterRole("NS-none", ""), clusterRoleBinding("NS-none", "NS-none", "alice"))

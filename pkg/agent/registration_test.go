@@ -369,7 +369,7 @@ func testThrownOut(t *testing.T, j *joiner) {
 	j.hub.setRules(j.name, nil)
 	j.hub.dropBindings(j.name)
 	// The agent notices by its lease, or when its watch ends.
-	j.hub.change(j.name, "", func(cluster *clusterv1.ManagedCluster) { cluster.Spec.LeaseDurationSeconds = 1 })
+	j.hub.change(j.name, "", func(cluster *clusterv1.ManagedCluster) { cluster.Spec.LeaseDurationSeconds = new(int32(1)) })
 	j.kill()
 	j.run()
 	j.says("it has no access to the hub")

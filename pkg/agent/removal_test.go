@@ -86,7 +86,7 @@ func testSelectivelyOrphan(t *testing.T, c *cluster) {
 		spec.DeleteOption = &workv1.DeleteOption{
 			PropagationPolicy: workv1.DeletePropagationPolicyTypeSelectivelyOrphan,
 			SelectivelyOrphan: &workv1.SelectivelyOrphan{OrphaningRules: []workv1.OrphaningRule{
-				{Resource: "configmaps", Namespace: c.name, Name: "stays"},
+				{Resource: "configmaps", Namespace: new(c.name), Name: "stays"},
 			}},
 		}
 	})

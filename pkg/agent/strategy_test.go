@@ -14,7 +14,7 @@ import (
 func strategy(resource string, strategy workv1.UpdateStrategy) func(*workv1.ManifestWorkSpec) {
 	return func(spec *workv1.ManifestWorkSpec) {
 		spec.ManifestConfigs = []workv1.ManifestConfigOption{{
-			ResourceIdentifier: workv1.ResourceIdentifier{Resource: resource, Name: "*", Namespace: "*"},
+			ResourceIdentifier: workv1.ResourceIdentifier{Resource: resource, Name: "*", Namespace: new("*")},
 			UpdateStrategy:     &strategy,
 		}}
 	}
@@ -87,7 +87,7 @@ func testServerSide(t *testing.T, c *cluster) {
 		t.Errorf("got %+v", got)
 	}
 	c.update(name, func(spec *workv1.ManifestWorkSpec) {
-		spec.ManifestConfigs[0].UpdateStrategy.ServerSideApply.Force = true
+		spec.ManifestConfigs[0].UpdateStrategy.ServerSideApply.Force = new(true)
 	})
 	c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
 	got := c.hasConfigMap("a", "one")
@@ -109,13 +109,13 @@ func testFeedback(t *testing.T, c *cluster) {
 	c.run()
 	name := c.create("", func(spec *workv1.ManifestWorkSpec) {
 		spec.ManifestConfigs = []workv1.ManifestConfigOption{{
-			ResourceIdentifier: workv1.ResourceIdentifier{Resource: "configmaps", Name: "a", Namespace: c.name},
+			ResourceIdentifier: workv1.ResourceIdentifier{Resource: "configmaps", Name: "a", Namespace: new(c.name)},
 			FeedbackRules: []workv1.FeedbackRule{{Type: workv1.JSONPathsType, JsonPaths: []workv1.JsonPath{
 				{Name: "key", Path: ".data.key"}, {Name: "other", Path: ".data.other"},
 			}}},
 			ConditionRules: []workv1.ConditionRule{{
 				Type: workv1.CelConditionExpressionsType, Condition: "Fed",
-				CelExpressions: []string{`"other" in object.data`}, MessageExpression: `result ? object.data.other : "hungry"`,
+				CelExpressions: []string{`"other" in object.data`}, MessageExpression: new(`result ? object.data.other : "hungry"`),
 			}},
 		}}
 	}, configMap("a", "one"))
@@ -137,7 +137,7 @@ func testComplete(t *testing.T, c *cluster) {
 	c.run()
 	name := c.create("", func(spec *workv1.ManifestWorkSpec) {
 		spec.ManifestConfigs = []workv1.ManifestConfigOption{{
-			ResourceIdentifier: workv1.ResourceIdentifier{Resource: "configmaps", Name: "a", Namespace: c.name},
+			ResourceIdentifier: workv1.ResourceIdentifier{Resource: "configmaps", Name: "a", Namespace: new(c.name)},
 			ConditionRules: []workv1.ConditionRule{{
 				Type: workv1.CelConditionExpressionsType, Condition: workv1.WorkComplete, CelExpressions: []string{`object.data.key == "done"`},
 			}},

@@ -336,7 +336,7 @@ func (c *Controller) grant(ctx context.Context, cluster *clusterv1.ManagedCluste
 	if !ready(record) {
 		return 0, c.pending(ctx, cluster, record)
 	}
-	complete, err := c.access.Granted(ctx, cluster.Name, AgentsOf(c.drivers, record), cluster.Spec.LeaseDurationSeconds)
+	complete, err := c.access.Granted(ctx, cluster.Name, AgentsOf(c.drivers, record), cluster.Spec.LeaseSeconds())
 	if err != nil {
 		return 0, err
 	}
@@ -382,7 +382,7 @@ func (c *Controller) makeAccess(ctx context.Context, cluster *clusterv1.ManagedC
 			return cluster, false, err
 		}
 	}
-	if err := c.access.Grant(ctx, cluster.Name, AgentsOf(c.drivers, stored), cluster.Spec.LeaseDurationSeconds); err != nil {
+	if err := c.access.Grant(ctx, cluster.Name, AgentsOf(c.drivers, stored), cluster.Spec.LeaseSeconds()); err != nil {
 		return cluster, false, err
 	}
 	// A denial revokes in its request. One that came while this granted would otherwise

@@ -149,7 +149,7 @@ func testOlderNamespace(t *testing.T, hub *realHub) {
 func testNoRecord(t *testing.T, hub *realHub) {
 	f := hub.fleet("norecord")
 	_, err := f.ours.ClusterV1().ManagedClusters().Create(t.Context(), &clusterv1.ManagedCluster{
-		ObjectMeta: metav1.ObjectMeta{Name: "norecord"}, Spec: clusterv1.ManagedClusterSpec{LeaseDurationSeconds: 60},
+		ObjectMeta: metav1.ObjectMeta{Name: "norecord"}, Spec: clusterv1.ManagedClusterSpec{LeaseDurationSeconds: new(int32(60))},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -457,7 +457,7 @@ func arnOf(cluster string) string { return "arn:aws:eks:us-east-1:444455556666:c
 func (f *fleet) create(t *testing.T, name, arn string) *clusterv1.ManagedCluster {
 	t.Helper()
 	mc, err := f.ours.ClusterV1().ManagedClusters().Create(t.Context(), &clusterv1.ManagedCluster{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: clusterv1.ManagedClusterSpec{LeaseDurationSeconds: 60},
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: clusterv1.ManagedClusterSpec{LeaseDurationSeconds: new(int32(60))},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
@@ -319,7 +320,7 @@ func deliveredObjects(work *workv1.ManifestWork) []delivered {
 		d.readOnly = slices.ContainsFunc(work.Spec.ManifestConfigs, func(config workv1.ManifestConfigOption) bool {
 			id := config.ResourceIdentifier
 			return config.UpdateStrategy != nil && config.UpdateStrategy.Type == workv1.UpdateStrategyTypeReadOnly &&
-				id.Name == d.name && id.Namespace == d.namespace && id.Resource == strings.ToLower(d.kind)+"s"
+				id.Name == d.name && ptr.Deref(id.Namespace, "") == d.namespace && id.Resource == strings.ToLower(d.kind)+"s"
 		})
 		out = append(out, d)
 	}

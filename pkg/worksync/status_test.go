@@ -178,7 +178,7 @@ func TestValidateReportsMissingRolesAndEnds(t *testing.T) {
 		cp.Spec.Validate = ptr.To(true)
 		cp.Spec.RoleBindings = &[]rbacv1alpha1.RoleBinding{{
 			Namespace: "apps", Name: "edit-apps",
-			RoleRef: rbacv1alpha1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "deployer"},
+			RoleRef: rbacv1alpha1.RoleRef{APIGroup: new(rbacv1.GroupName), Kind: "Role", Name: new("deployer")},
 			Subject: &rbacv1.Subject{Kind: "User", Name: "ann"},
 		}}
 	})

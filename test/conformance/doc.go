@@ -14,6 +14,6 @@
 // server starts another hub. HUB_KUBE_BIN names a directory with the hub's
 // Kubernetes binaries, to test against another version: see make test-skew.
 //
-// Files by topic: discovery, openapi, read, write, apply (with kubectl);
+// Files by topic: discovery, openapi, read, write, apply, empty (with kubectl);
 // watch, list, update, status, delete (with client-go); authorization; outage.
 package conformance

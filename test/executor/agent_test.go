@@ -57,7 +57,7 @@ func TestExecutorManagesItsGroupOnly(t *testing.T) {
 	first := s.workOf(s.configMap("object", "first"))
 	second := s.workOf(s.deployment("object"))
 	first.Name, second.Name = s.namespace+"-1", s.namespace+"-2"
-	s.create(configured(first, strategy(workv1.ResourceIdentifier{Resource: "configmaps", Namespace: s.namespace, Name: "object"},
+	s.create(configured(first, strategy(workv1.ResourceIdentifier{Resource: "configmaps", Namespace: new(s.namespace), Name: "object"},
 		workv1.UpdateStrategyTypeUpdate, workv1.JsonPath{Name: "value", Path: ".data.value"})), second)
 	s.reports(first.Name, metav1.ConditionTrue)
 	message := s.said(s.refused(second.Name), 0)

@@ -67,7 +67,7 @@ func TestExecutorCannotEscalate(t *testing.T) {
 				work := s.workOf(append(contents, s.configMap(name, "first"))...)
 				work.Name = name
 				if test.strategy != "" {
-					configured(work, strategy(workv1.ResourceIdentifier{Group: rbacv1.GroupName, Resource: "clusterrolebindings", Name: name}, test.strategy))
+					configured(work, strategy(workv1.ResourceIdentifier{Group: new(rbacv1.GroupName), Resource: "clusterrolebindings", Name: name}, test.strategy))
 				}
 				place := s.now()
 				s.create(work)

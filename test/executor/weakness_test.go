@@ -45,12 +45,12 @@ func TestExecutorW1FeedbackReadsNothingForbidden(t *testing.T) {
 		} {
 			work := s.workOf(manifest)
 			work.Name += "-" + name
-			option := strategy(workv1.ResourceIdentifier{Resource: "secrets", Namespace: "kube-system", Name: s.namespace}, update,
+			option := strategy(workv1.ResourceIdentifier{Resource: "secrets", Namespace: new("kube-system"), Name: s.namespace}, update,
 				workv1.JsonPath{Name: "password", Path: ".data.password"})
 			// What a rule says of the object would tell its content bit by bit.
 			option.ConditionRules = []workv1.ConditionRule{{
 				Condition: "Guessed", Type: workv1.CelConditionExpressionsType, CelExpressions: []string{fmt.Sprintf("object.data.password == %q", encoded)},
-				MessageExpression: "object.data.password",
+				MessageExpression: new("object.data.password"),
 			}}
 			works = append(works, configured(work, option))
 		}
@@ -229,7 +229,7 @@ func TestExecutorW3CreateLimitedByName(t *testing.T) {
 		}
 		// Server-side apply creates by PATCH, which has the name.
 		apply.Name += "-apply"
-		s.create(configured(apply, strategy(workv1.ResourceIdentifier{Resource: "configmaps", Namespace: s.namespace, Name: "object"}, workv1.UpdateStrategyTypeServerSideApply)))
+		s.create(configured(apply, strategy(workv1.ResourceIdentifier{Resource: "configmaps", Namespace: new(s.namespace), Name: "object"}, workv1.UpdateStrategyTypeServerSideApply)))
 		s.reports(apply.Name, metav1.ConditionTrue)
 		s.is("object", "applied")
 		s.gone(apply.Name)
@@ -264,7 +264,7 @@ func TestExecutorW4ReadOnlyNeedsGetOnly(t *testing.T) {
 		}
 		s.grant("held", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"object"}, Verbs: []string{"get"}})
 		place := s.now()
-		work := configured(s.workOf(s.configMap("object", "ours")), strategy(workv1.ResourceIdentifier{Resource: "configmaps", Namespace: s.namespace, Name: "object"},
+		work := configured(s.workOf(s.configMap("object", "ours")), strategy(workv1.ResourceIdentifier{Resource: "configmaps", Namespace: new(s.namespace), Name: "object"},
 			workv1.UpdateStrategyTypeReadOnly, workv1.JsonPath{Name: "value", Path: ".data.value"}))
 		s.create(work)
 		values := s.reports(work.Name, metav1.ConditionTrue).Status.ResourceStatus.Manifests[0].StatusFeedbacks.Values
@@ -357,10 +357,10 @@ func TestExecutorW6AuditLogNamesTheExecutor(t *testing.T) {
 			s := newScene(t, "w6-"+string(update))
 			s.grant("held", configMaps)
 			place := s.now()
-			option := strategy(workv1.ResourceIdentifier{Resource: "configmaps", Namespace: s.namespace, Name: "*"}, update,
+			option := strategy(workv1.ResourceIdentifier{Resource: "configmaps", Namespace: new(s.namespace), Name: "*"}, update,
 				workv1.JsonPath{Name: "value", Path: ".data.value"})
 			if update == workv1.UpdateStrategyTypeServerSideApply {
-				option.UpdateStrategy.ServerSideApply = &workv1.ServerSideApplyConfig{Force: true}
+				option.UpdateStrategy.ServerSideApply = &workv1.ServerSideApplyConfig{Force: new(true)}
 			}
 			work := configured(s.workOf(s.configMap("object", "first"), s.configMap("later", "first")), option)
 			s.create(work)
@@ -442,7 +442,7 @@ func TestExecutorW7AdoptedObjectsStay(t *testing.T) {
 				s.grant("held", configMaps)
 				work := s.workOf(s.configMap("theirs", "ours"), s.configMap("made", "ours"))
 				work.Spec.DeleteOption = &workv1.DeleteOption{PropagationPolicy: workv1.DeletePropagationPolicyTypeForeground}
-				s.create(configured(work, strategy(workv1.ResourceIdentifier{Resource: "configmaps", Namespace: s.namespace, Name: "*"}, update)))
+				s.create(configured(work, strategy(workv1.ResourceIdentifier{Resource: "configmaps", Namespace: new(s.namespace), Name: "*"}, update)))
 				s.reports(work.Name, metav1.ConditionTrue)
 				if update != workv1.UpdateStrategyTypeCreateOnly {
 					s.is("theirs", "ours")

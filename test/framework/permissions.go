@@ -65,7 +65,7 @@ func PermissionForAccount(namespace, name, account string) *rbacv1alpha1.Cluster
 
 // RoleRefTo refers to a role that is not part of the ClusterPermission.
 func RoleRefTo(kind, name string) rbacv1alpha1.RoleRef {
-	return rbacv1alpha1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: name}
+	return rbacv1alpha1.RoleRef{APIGroup: new(rbacv1.GroupName), Kind: kind, Name: &name}
 }
 
 // CreatePermission creates a ClusterPermission, which is deleted at the end of the test.

@@ -53,12 +53,14 @@ func TestRefusedAtAdmission(t *testing.T) {
 			want:   []string{"spec.roleBindings[0].namespaceSelector"},
 		},
 		"roleRef without apiGroup": {
-			change: func(s *rbacv1alpha1.ClusterPermissionSpec) { (*s.RoleBindings)[0].RoleRef.Name = "admin" },
+			change: func(s *rbacv1alpha1.ClusterPermissionSpec) { (*s.RoleBindings)[0].RoleRef.Name = new("admin") },
 			want:   []string{"spec.roleBindings[0].roleRef.apiGroup"},
 		},
 		"roleRef without name": {
-			change: func(s *rbacv1alpha1.ClusterPermissionSpec) { (*s.RoleBindings)[0].RoleRef.APIGroup = rbacv1.GroupName },
-			want:   []string{"spec.roleBindings[0].roleRef.name"},
+			change: func(s *rbacv1alpha1.ClusterPermissionSpec) {
+				(*s.RoleBindings)[0].RoleRef.APIGroup = new(rbacv1.GroupName)
+			},
+			want: []string{"spec.roleBindings[0].roleRef.name"},
 		},
 		"role of another kind": {
 			change: func(s *rbacv1alpha1.ClusterPermissionSpec) { (*s.RoleBindings)[0].RoleRef.Kind = "Rolle" },

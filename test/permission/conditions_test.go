@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,12 +53,12 @@ func TestWeakness5OwnRolesAreNotLookedAtTwice(t *testing.T) {
 			t.Errorf("%s is in the work %d times", o, seen[o])
 		}
 	}
-	want := []workv1.ResourceIdentifier{{Group: rbacv1.GroupName, Resource: "clusterroles", Name: "view"}}
+	want := []workv1.ResourceIdentifier{{Group: new(rbacv1.GroupName), Resource: "clusterroles", Name: "view"}}
 	var lookedAt []workv1.ResourceIdentifier
 	for _, config := range work.Spec.ManifestConfigs {
 		lookedAt = append(lookedAt, config.ResourceIdentifier)
 	}
-	if !slices.Equal(lookedAt, want) {
+	if !equality.Semantic.DeepEqual(lookedAt, want) {
 		t.Errorf("the agent only looks at %v, not %v", lookedAt, want)
 	}
 	// Its own are found as well.

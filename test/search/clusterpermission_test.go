@@ -241,7 +241,7 @@ func (f *fleet) findsGranted(t *testing.T, m *marked) {
 		},
 		"a role that every cluster has": {
 			spec: func(s rbacv1.Subject) rbacv1alpha1.ClusterPermissionSpec {
-				return rbacv1alpha1.ClusterPermissionSpec{RoleBindings: bound(m.shop, s, rbacv1alpha1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"})}
+				return rbacv1alpha1.ClusterPermissionSpec{RoleBindings: bound(m.shop, s, rbacv1alpha1.RoleRef{APIGroup: new(rbacv1.GroupName), Kind: "ClusterRole", Name: new("view")})}
 			},
 			want: []string{"ConfigMap shop/a", "ConfigMap shop/b", "Deployment shop/web", "ReplicaSet shop/web-1"},
 		},
@@ -249,7 +249,7 @@ func (f *fleet) findsGranted(t *testing.T, m *marked) {
 			spec: func(s rbacv1.Subject) rbacv1alpha1.ClusterPermissionSpec {
 				return rbacv1alpha1.ClusterPermissionSpec{
 					RoleRefs:     &[]rbacv1alpha1.HubRoleRef{{Kind: "ClusterRole", Name: ofHub.Name}},
-					RoleBindings: bound(m.back, s, rbacv1alpha1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: ofHub.Name}),
+					RoleBindings: bound(m.back, s, rbacv1alpha1.RoleRef{APIGroup: new(rbacv1.GroupName), Kind: "ClusterRole", Name: new(ofHub.Name)}),
 				}
 			},
 			want: []string{"ConfigMap back/b"},

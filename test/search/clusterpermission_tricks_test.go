@@ -71,7 +71,7 @@ func (f *fleet) findsNothingByTricks(t *testing.T, m *marked, other *reporter) {
 	bound := func(role string) func(rbacv1.Subject) rbacv1alpha1.ClusterPermissionSpec {
 		return func(s rbacv1.Subject) rbacv1alpha1.ClusterPermissionSpec {
 			return rbacv1alpha1.ClusterPermissionSpec{RoleBindings: &[]rbacv1alpha1.RoleBinding{{
-				Namespace: m.shop, RoleRef: rbacv1alpha1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}, Subject: &s,
+				Namespace: m.shop, RoleRef: rbacv1alpha1.RoleRef{APIGroup: new(rbacv1.GroupName), Kind: "ClusterRole", Name: new(role)}, Subject: &s,
 			}}}
 		}
 	}

@@ -48,7 +48,7 @@ func (r *replicas) keepLegacy(t *testing.T) {
 	client := r.clients[0]
 	permissions := client.RbacV1alpha1().ClusterPermissions(framework.Cluster1)
 	bad := framework.Permission(name)
-	(*bad.Spec.RoleBindings)[0].RoleRef.Name = "half-a-reference"
+	(*bad.Spec.RoleBindings)[0].RoleRef.Name = new("half-a-reference")
 	(*bad.Spec.RoleBindings)[0].NamespaceSelector = &metav1.LabelSelector{}
 	r.plantPermission(t, bad)
 	orphan := framework.Permission("legacy-deleted")

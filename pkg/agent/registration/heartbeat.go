@@ -73,8 +73,8 @@ func (h *heartbeat) wait(ctx context.Context, period, delay time.Duration) bool 
 
 // period is how often the lease is renewed.
 func (h *heartbeat) period() time.Duration {
-	if cluster := h.latest.Load(); cluster != nil && cluster.Spec.LeaseDurationSeconds > 0 {
-		return time.Duration(cluster.Spec.LeaseDurationSeconds) * time.Second
+	if cluster := h.latest.Load(); cluster != nil {
+		return time.Duration(cluster.Spec.LeaseSeconds()) * time.Second
 	}
 	return defaultLease
 }

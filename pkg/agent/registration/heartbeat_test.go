@@ -11,7 +11,7 @@ import (
 // The hub takes a cluster for lost by the lease duration that it asks for now.
 func TestHeartbeatFollowsTheLeaseDuration(t *testing.T) {
 	told := func(seconds int32) *clusterv1.ManagedCluster {
-		return &clusterv1.ManagedCluster{Spec: clusterv1.ManagedClusterSpec{LeaseDurationSeconds: seconds}}
+		return &clusterv1.ManagedCluster{Spec: clusterv1.ManagedClusterSpec{LeaseDurationSeconds: &seconds}}
 	}
 	h := &heartbeat{membership: &membership{retimed: make(chan struct{}, 1)}}
 	h.hear(told(3600))

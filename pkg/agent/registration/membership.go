@@ -308,7 +308,7 @@ func (m *membership) lookAgain() {
 // hear keeps what the hub has told of the own ManagedCluster.
 func (m *membership) hear(cluster *clusterv1.ManagedCluster) {
 	before := m.latest.Swap(cluster)
-	if before == nil || before.Spec.LeaseDurationSeconds == cluster.Spec.LeaseDurationSeconds {
+	if before == nil || before.Spec.LeaseSeconds() == cluster.Spec.LeaseSeconds() {
 		return
 	}
 	select {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/lru"
+	"k8s.io/utils/ptr"
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/bounded"
@@ -36,11 +37,11 @@ var wellKnownConditions = map[schema.GroupKind]map[string]workv1.ConditionRule{
 		CelExpressions: []string{
 			`has(object.status) && has(object.status.conditions) && object.status.conditions.exists(c, c.type in ["Complete", "Failed"] && c.status == "True")`,
 		},
-		MessageExpression: `result ? "Job is finished" : "Job is not finished"`,
+		MessageExpression: new(`result ? "Job is finished" : "Job is not finished"`),
 	}},
 	{Kind: "Pod"}: {workv1.WorkComplete: {
 		CelExpressions:    []string{`has(object.status) && has(object.status.phase) && object.status.phase in ["Succeeded", "Failed"]`},
-		MessageExpression: `result ? "Pod is in phase " + object.status.phase : "Pod is not finished"`,
+		MessageExpression: new(`result ? "Pod is in phase " + object.status.phase : "Pod is not finished"`),
 	}},
 }
 
@@ -117,7 +118,7 @@ func (e *evaluation) rule(ctx context.Context, rule workv1.ConditionRule) metav1
 			return condition
 		}
 		rule.CelExpressions, object = known.CelExpressions, e.live.Object
-		if rule.Message == "" && rule.MessageExpression == "" {
+		if ptr.Deref(rule.Message, "") == "" && ptr.Deref(rule.MessageExpression, "") == "" {
 			rule.MessageExpression, messageObject = known.MessageExpression, e.live.Object
 		}
 	case workv1.CelConditionExpressionsType:
@@ -155,19 +156,20 @@ func (e *evaluation) rule(ctx context.Context, rule workv1.ConditionRule) metav1
 }
 
 func (e *evaluation) message(ctx context.Context, rule workv1.ConditionRule, object map[string]any, result bool) string {
-	if rule.MessageExpression != "" {
-		value, _, err := e.evaluate(ctx, rule.MessageExpression, cel.StringType, map[string]any{expression.Object: object, expression.Result: result})
+	fixed := ptr.Deref(rule.Message, "")
+	if text := ptr.Deref(rule.MessageExpression, ""); text != "" {
+		value, _, err := e.evaluate(ctx, text, cel.StringType, map[string]any{expression.Object: object, expression.Result: result})
 		text, isText := value.(string)
 		switch {
-		case err != nil && rule.Message == "":
+		case err != nil && fixed == "":
 			return "messageExpression: " + err.Error()
 		case err == nil && isText && text != "":
 			return text
 		}
 	}
 	switch {
-	case rule.Message != "":
-		return rule.Message
+	case fixed != "":
+		return fixed
 	case result:
 		return "Manifest is " + rule.Condition
 	default:

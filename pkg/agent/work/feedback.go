@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/bounded"
@@ -152,8 +153,8 @@ func boundFeedback(manifests []workv1.ManifestCondition) {
 
 // valueOf reads one value, nil if the object does not have it.
 func valueOf(budget *bounded.Budget, live *unstructured.Unstructured, extent bounded.Extent, path workv1.JsonPath, allowed FeedbackPaths) (*workv1.FieldValue, error) {
-	if version := live.GroupVersionKind().Version; path.Version != "" && path.Version != version {
-		return nil, fmt.Errorf("the path is for version %s, the object is applied in version %s", path.Version, version)
+	if version, wanted := live.GroupVersionKind().Version, ptr.Deref(path.Version, ""); wanted != "" && wanted != version {
+		return nil, fmt.Errorf("the path is for version %s, the object is applied in version %s", wanted, version)
 	}
 	if err := budget.Spend(float64(fieldpath.ParseSteps * len(path.Path))); err != nil {
 		return nil, notEvaluated(err)

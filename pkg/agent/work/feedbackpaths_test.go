@@ -128,7 +128,7 @@ func TestExpressionsSeeWhatIsAllowed(t *testing.T) {
 	} {
 		rule := workv1.ConditionRule{
 			Type: workv1.CelConditionExpressionsType, Condition: "C", CelExpressions: []string{expression},
-			MessageExpression: `"message " + object.data.password`,
+			MessageExpression: new(`"message " + object.data.password`),
 		}
 		got := evaluator.rules(t.Context(), bounded.NewBudget(), live, []workv1.ConditionRule{rule})
 		if len(got) != 1 || got[0].Status != want || strings.Contains(got[0].Message, "hunter2") {
@@ -136,7 +136,7 @@ func TestExpressionsSeeWhatIsAllowed(t *testing.T) {
 		}
 	}
 	// A rule that the agent knows sees what it needs; a message for it does not.
-	got := evaluator.rules(t.Context(), bounded.NewBudget(), live, []workv1.ConditionRule{{Type: workv1.WellKnownConditionsType, Condition: workv1.WorkComplete, MessageExpression: `object.data.password`}})
+	got := evaluator.rules(t.Context(), bounded.NewBudget(), live, []workv1.ConditionRule{{Type: workv1.WellKnownConditionsType, Condition: workv1.WorkComplete, MessageExpression: new(`object.data.password`)}})
 	if len(got) != 1 || got[0].Reason != workv1.ReasonConditionRuleEvaluated || strings.Contains(got[0].Message, "hunter2") {
 		t.Errorf("got %+v", got)
 	}

@@ -33,7 +33,7 @@ func (c *Controller) finalize(ctx context.Context, work *workv1.ManifestWork, st
 	if record != nil && c.ours(record) {
 		_, named := ExecutorOf(work)
 		how := letGo{until: c.slice(), ownedOnly: named, orphan: func(id objectID) bool {
-			return orphans(work.Spec.DeleteOption, id.identifier())
+			return orphans(work.Spec.DeleteOption, id)
 		}}
 		done, err := c.clear(ctx, work.Name, st, record, how)
 		if !done || err != nil {

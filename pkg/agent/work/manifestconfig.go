@@ -3,6 +3,8 @@ package work
 import (
 	"strings"
 
+	"k8s.io/utils/ptr"
+
 	"open-cluster-management.io/hub-apiserver/pkg/apis/work/limits"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
@@ -19,7 +21,7 @@ type manifestConfig struct {
 // configFor merges the entries that match an object: the first that sets a
 // field decides it, but for the scrape type, which is that of the last. Objects
 // are watched whatever it is, so values are never older than a watch.
-func configFor(options []workv1.ManifestConfigOption, id workv1.ResourceIdentifier) manifestConfig {
+func configFor(options []workv1.ManifestConfigOption, id objectID) manifestConfig {
 	var config manifestConfig
 	for _, option := range options {
 		if !identifierMatches(option.ResourceIdentifier, id) {
@@ -49,9 +51,9 @@ func configFor(options []workv1.ManifestConfigOption, id workv1.ResourceIdentifi
 
 // identifierMatches compares group and resource exactly; name and namespace of
 // the pattern may contain the wildcard *.
-func identifierMatches(pattern, id workv1.ResourceIdentifier) bool {
-	return pattern.Group == id.Group && pattern.Resource == id.Resource &&
-		wildcardMatches(pattern.Namespace, id.Namespace) && wildcardMatches(pattern.Name, id.Name)
+func identifierMatches(pattern workv1.ResourceIdentifier, id objectID) bool {
+	return ptr.Deref(pattern.Group, "") == id.group && pattern.Resource == id.resource &&
+		wildcardMatches(ptr.Deref(pattern.Namespace, ""), id.namespace) && wildcardMatches(pattern.Name, id.name)
 }
 
 // wildcardMatches reports whether text matches pattern, in which each * stands
@@ -82,7 +84,7 @@ func wildcardMatches(pattern, text string) bool {
 
 // orphans reports whether an object of a work with this delete option stays on
 // the managed cluster when it leaves the work or the work is deleted.
-func orphans(option *workv1.DeleteOption, id workv1.ResourceIdentifier) bool {
+func orphans(option *workv1.DeleteOption, id objectID) bool {
 	if option == nil {
 		return false
 	}
@@ -94,7 +96,7 @@ func orphans(option *workv1.DeleteOption, id workv1.ResourceIdentifier) bool {
 			return false
 		}
 		for _, rule := range option.SelectivelyOrphan.OrphaningRules {
-			if rule.Group == id.Group && rule.Resource == id.Resource && rule.Namespace == id.Namespace && rule.Name == id.Name {
+			if (objectID{ptr.Deref(rule.Group, ""), rule.Resource, ptr.Deref(rule.Namespace, ""), rule.Name}) == id {
 				return true
 			}
 		}

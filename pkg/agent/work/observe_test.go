@@ -48,7 +48,7 @@ func TestFeedback(t *testing.T) {
 		"bad path": {live: `{apiVersion: v1, kind: X, a: 1}`, rules: paths(".a[", ".a"), want: []workv1.FeedbackValue{{Name: ".a", Value: whole(1)}}, fails: true},
 		"other version": {
 			live:  `{apiVersion: v1, kind: X, a: 1}`,
-			rules: []workv1.FeedbackRule{{Type: workv1.JSONPathsType, JsonPaths: []workv1.JsonPath{{Name: "a", Path: ".a", Version: "v2"}}}},
+			rules: []workv1.FeedbackRule{{Type: workv1.JSONPathsType, JsonPaths: []workv1.JsonPath{{Name: "a", Path: ".a", Version: new("v2")}}}},
 			fails: true,
 		},
 		"deployment": {
@@ -88,7 +88,7 @@ func TestConditionRules(t *testing.T) {
 	}
 	wellKnown := workv1.ConditionRule{Type: workv1.WellKnownConditionsType}
 	message := cel("object.a == 1")
-	message.Message, message.MessageExpression = "plain", `result ? "yes" : ""`
+	message.Message, message.MessageExpression = new("plain"), new(`result ? "yes" : ""`)
 	for name, test := range map[string]struct {
 		live    string
 		rule    workv1.ConditionRule

@@ -31,8 +31,9 @@ func (id objectID) String() string {
 	return resource + " " + id.namespace + "/" + id.name
 }
 
-func (id objectID) identifier() workv1.ResourceIdentifier {
-	return workv1.ResourceIdentifier{Group: id.group, Resource: id.resource, Namespace: id.namespace, Name: id.name}
+// entry is the entry of a record for the object, still without a UID.
+func (id objectID) entry(version string) workv1.AppliedManifestResourceMeta {
+	return workv1.AppliedManifestResourceMeta{Group: id.group, Resource: id.resource, Namespace: id.namespace, Name: id.name, Version: version}
 }
 
 // item is one manifest of a work, resolved against the API of the managed cluster.
@@ -160,8 +161,8 @@ func (i *item) resolve(ctx context.Context, mapper mapper, work *workv1.Manifest
 		return err
 	}
 	i.object = object
-	i.config = configFor(work.Spec.ManifestConfigs, i.id().identifier())
-	i.orphan = orphans(work.Spec.DeleteOption, i.id().identifier())
+	i.config = configFor(work.Spec.ManifestConfigs, i.id())
+	i.orphan = orphans(work.Spec.DeleteOption, i.id())
 	i.hash, err = hashOf(object.Object, i.config, i.orphan)
 	return err
 }

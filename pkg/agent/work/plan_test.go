@@ -98,7 +98,7 @@ func TestApplyOrder(t *testing.T) {
 
 func TestConfigFor(t *testing.T) {
 	option := func(name, namespace string, strategy workv1.UpdateStrategyType, path string) workv1.ManifestConfigOption {
-		option := workv1.ManifestConfigOption{ResourceIdentifier: workv1.ResourceIdentifier{Resource: "configmaps", Name: name, Namespace: namespace}}
+		option := workv1.ManifestConfigOption{ResourceIdentifier: workv1.ResourceIdentifier{Resource: "configmaps", Name: name, Namespace: new(namespace)}}
 		if strategy != "" {
 			option.UpdateStrategy = &workv1.UpdateStrategy{Type: strategy}
 		}
@@ -107,7 +107,7 @@ func TestConfigFor(t *testing.T) {
 		}
 		return option
 	}
-	id := workv1.ResourceIdentifier{Resource: "configmaps", Name: "my-config", Namespace: "n"}
+	id := objectID{resource: "configmaps", name: "my-config", namespace: "n"}
 	got := configFor([]workv1.ManifestConfigOption{
 		option("other", "n", workv1.UpdateStrategyTypeReadOnly, ".other"),
 		option("my-*", "*", "", ".first"),
@@ -147,8 +147,8 @@ func TestWildcardMatches(t *testing.T) {
 }
 
 func TestOrphans(t *testing.T) {
-	id := workv1.ResourceIdentifier{Group: "apps", Resource: "deployments", Namespace: "n", Name: "a"}
-	rule := workv1.OrphaningRule{Group: "apps", Resource: "deployments", Namespace: "n", Name: "a"}
+	id := objectID{group: "apps", resource: "deployments", namespace: "n", name: "a"}
+	rule := workv1.OrphaningRule{Group: new("apps"), Resource: "deployments", Namespace: new("n"), Name: "a"}
 	wildcard := rule
 	wildcard.Name = "*"
 	selective := func(rules ...workv1.OrphaningRule) *workv1.DeleteOption {
@@ -180,7 +180,7 @@ func TestRecordEntries(t *testing.T) {
 	))
 	entry := func(name, uid string) workv1.AppliedManifestResourceMeta {
 		return workv1.AppliedManifestResourceMeta{
-			ResourceIdentifier: workv1.ResourceIdentifier{Resource: "configmaps", Namespace: "n", Name: name}, Version: "v1", UID: uid,
+			Resource: "configmaps", Namespace: "n", Name: name, Version: "v1", UID: uid,
 		}
 	}
 	recorded := []workv1.AppliedManifestResourceMeta{entry("left", "l"), entry("kept", "k")}

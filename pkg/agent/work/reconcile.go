@@ -246,7 +246,7 @@ func (c *Controller) removeLeft(ctx context.Context, record *workv1.AppliedManif
 	}
 	_, named := ExecutorOf(work)
 	remaining, err := c.removeAll(ctx, record, removable, letGo{until: until, ownedOnly: named, orphan: func(id objectID) bool {
-		return readOnly[id] || orphans(work.Spec.DeleteOption, id.identifier())
+		return readOnly[id] || orphans(work.Spec.DeleteOption, id)
 	}})
 	return append(kept, remaining...), err
 }

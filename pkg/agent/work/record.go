@@ -67,7 +67,7 @@ func recordedOrphans(record *workv1.AppliedManifestWork) (func(objectID) bool, e
 			return nil, fmt.Errorf("annotation %s of AppliedManifestWork %s: %w", deleteOptionAnnotation, record.Name, err)
 		}
 	}
-	return func(id objectID) bool { return orphans(option, id.identifier()) }, nil
+	return func(id objectID) bool { return orphans(option, id) }, nil
 }
 
 // keepRecord brings the delete option on record up to date for a work that is not
@@ -244,7 +244,7 @@ func intents(recorded []workv1.AppliedManifestResourceMeta, ordered []*item) []w
 	}
 	for _, it := range ordered {
 		if it.tracked() && !known[it.id()] {
-			entries = append(entries, workv1.AppliedManifestResourceMeta{ResourceIdentifier: it.id().identifier(), Version: it.gvr.Version})
+			entries = append(entries, it.id().entry(it.gvr.Version))
 		}
 	}
 	return entries
@@ -261,9 +261,9 @@ func outcomes(recorded []workv1.AppliedManifestResourceMeta, ordered []*item, ui
 		if !it.tracked() {
 			continue
 		}
-		entry := before[it.id()]
+		entry := it.id().entry(it.gvr.Version)
+		entry.UID = before[it.id()].UID
 		delete(before, it.id())
-		entry.ResourceIdentifier, entry.Version = it.id().identifier(), it.gvr.Version
 		if uid, ok := uids[it.id()]; ok {
 			entry.UID = string(uid)
 		}

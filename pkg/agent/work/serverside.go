@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/bounded"
@@ -61,7 +62,7 @@ func (a *applier) serverSide(ctx context.Context, t *task) (*unstructured.Unstru
 		if manager == "" {
 			manager = workv1.DefaultFieldManager
 		}
-		applied, err := a.resource(t).Apply(ctx, t.name, desired, metav1.ApplyOptions{FieldManager: manager, Force: settings.Force})
+		applied, err := a.resource(t).Apply(ctx, t.name, desired, metav1.ApplyOptions{FieldManager: manager, Force: ptr.Deref(settings.Force, false)})
 		// A conflict of versions is worth another look at the object, a
 		// conflict of managers is not.
 		if pinned && apierrors.IsConflict(err) && !managersConflict(err) {

@@ -21,7 +21,7 @@ type ManagedCluster struct {
 type ManagedClusterSpec struct {
 	ManagedClusterClientConfigs []ClientConfig
 	HubAcceptsClient            bool
-	LeaseDurationSeconds        int32
+	LeaseDurationSeconds        *int32
 	Taints                      []Taint
 }
 

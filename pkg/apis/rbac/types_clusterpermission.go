@@ -67,9 +67,9 @@ type RoleBinding struct {
 // together to bind a role that exists on the managed cluster; leave both out to
 // bind the role that the ClusterPermission itself delivers.
 type RoleRef struct {
-	APIGroup string
+	APIGroup *string
 	Kind     string
-	Name     string
+	Name     *string
 }
 
 // HubRoleRef names a Role or ClusterRole of the hub.

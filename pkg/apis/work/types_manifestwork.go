@@ -61,19 +61,19 @@ type SelectivelyOrphan struct {
 
 // OrphaningRule names one object exactly.
 type OrphaningRule struct {
-	Group     string
+	Group     *string
 	Resource  string
-	Namespace string
+	Namespace *string
 	Name      string
 }
 
 // ResourceIdentifier names objects of one resource. In a manifestConfigs entry,
 // name and namespace may contain the wildcard *.
 type ResourceIdentifier struct {
-	Group     string
+	Group     *string
 	Resource  string
 	Name      string
-	Namespace string
+	Namespace *string
 }
 
 // ManifestConfigOption says how the manifests it names are applied and observed.
@@ -110,7 +110,7 @@ type FeedbackRule struct {
 // JsonPath names a value of an object.
 type JsonPath struct {
 	Name    string
-	Version string
+	Version *string
 	Path    string
 }
 
@@ -132,7 +132,7 @@ type UpdateStrategy struct {
 
 // ServerSideApplyConfig holds the settings of server-side apply.
 type ServerSideApplyConfig struct {
-	Force        bool
+	Force        *bool
 	FieldManager string
 	IgnoreFields []IgnoreField
 }
@@ -166,8 +166,8 @@ type ConditionRule struct {
 	Condition         string
 	Type              ConditionRuleType
 	CelExpressions    []string
-	Message           string
-	MessageExpression string
+	Message           *string
+	MessageExpression *string
 }
 
 // ManifestWorkExecutor names the identity that a work acts as.

@@ -86,7 +86,7 @@ func (r source) spec() *rbacv1alpha1.ClusterPermissionSpec {
 		namespace, selector := r.place()
 		ref := rbacv1alpha1.RoleRef{Kind: pick(r, "Role", "ClusterRole")}
 		if r.Intn(2) == 0 {
-			ref.APIGroup, ref.Name = rbacv1.GroupName, r.roleName()
+			ref.APIGroup, ref.Name = new(rbacv1.GroupName), new(r.roleName())
 		}
 		return rbacv1alpha1.RoleBinding{Namespace: namespace, NamespaceSelector: selector, RoleRef: ref, Subject: r.subject()}
 	})

@@ -141,7 +141,7 @@ func bindings(name string, spec *rbacv1alpha1.ClusterPermissionSpec) []binding {
 	for i := range ptr.Deref(spec.RoleBindings, nil) {
 		b := &(*spec.RoleBindings)[i]
 		where := placed(b.Namespace, b.NamespaceSelector)
-		key := roleKey{kind: b.RoleRef.Kind, name: nameOr(b.RoleRef.Name, name)}
+		key := roleKey{kind: b.RoleRef.Kind, name: nameOr(ptr.Deref(b.RoleRef.Name, ""), name)}
 		if key.kind == kindRole {
 			key.namespace = where.namespace
 		}

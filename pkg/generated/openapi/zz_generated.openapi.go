@@ -12571,6 +12571,7 @@ func schema_pkg_apis_work_v1_AppliedManifestResourceMeta(ref common.ReferenceCal
 					"group": {
 						SchemaProps: spec.SchemaProps{
 							Description: "API group of the object; empty for the core group.",
+							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -12594,6 +12595,7 @@ func schema_pkg_apis_work_v1_AppliedManifestResourceMeta(ref common.ReferenceCal
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Namespace of the object; empty for a cluster-scoped one.",
+							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -13368,6 +13370,7 @@ func schema_pkg_apis_work_v1_ManifestResourceMeta(ref common.ReferenceCallback) 
 					"group": {
 						SchemaProps: spec.SchemaProps{
 							Description: "API group of the object.",
+							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -13375,6 +13378,7 @@ func schema_pkg_apis_work_v1_ManifestResourceMeta(ref common.ReferenceCallback) 
 					"version": {
 						SchemaProps: spec.SchemaProps{
 							Description: "API version of the object.",
+							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -13382,6 +13386,7 @@ func schema_pkg_apis_work_v1_ManifestResourceMeta(ref common.ReferenceCallback) 
 					"kind": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Kind of the object.",
+							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -13389,6 +13394,7 @@ func schema_pkg_apis_work_v1_ManifestResourceMeta(ref common.ReferenceCallback) 
 					"resource": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Resource of the object in plural.",
+							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -13396,6 +13402,7 @@ func schema_pkg_apis_work_v1_ManifestResourceMeta(ref common.ReferenceCallback) 
 					"name": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Name of the object.",
+							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -13403,6 +13410,7 @@ func schema_pkg_apis_work_v1_ManifestResourceMeta(ref common.ReferenceCallback) 
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Namespace of the object; empty for a cluster-scoped one.",
+							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
 						},

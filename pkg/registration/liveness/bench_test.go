@@ -70,7 +70,7 @@ func (b *bench) accept(name string, conditions ...metav1.Condition) {
 	b.t.Helper()
 	cluster := &clusterv1.ManagedCluster{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)},
-		Spec:       clusterv1.ManagedClusterSpec{HubAcceptsClient: true, LeaseDurationSeconds: int32(lease.Seconds())},
+		Spec:       clusterv1.ManagedClusterSpec{HubAcceptsClient: true, LeaseDurationSeconds: new(int32(lease.Seconds()))},
 		Status:     clusterv1.ManagedClusterStatus{Conditions: append(conditions, condition(clusterv1.ManagedClusterConditionJoined, metav1.ConditionTrue))},
 	}
 	if _, err := b.server.ClusterV1().ManagedClusters().Create(b.t.Context(), cluster, metav1.CreateOptions{}); err != nil {

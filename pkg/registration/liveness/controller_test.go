@@ -402,7 +402,7 @@ func TestDurations(t *testing.T) {
 	for seconds, expected := range map[int32]time.Duration{
 		0: 5 * time.Minute, 1: 5 * time.Second, 120: 10 * time.Minute, math.MaxInt32: 5 * longestLeaseDuration,
 	} {
-		cluster := &clusterv1.ManagedCluster{Spec: clusterv1.ManagedClusterSpec{LeaseDurationSeconds: seconds}}
+		cluster := &clusterv1.ManagedCluster{Spec: clusterv1.ManagedClusterSpec{LeaseDurationSeconds: &seconds}}
 		if grace := gracePeriod(cluster); grace != expected {
 			t.Errorf("%d seconds make %s, not %s", seconds, grace, expected)
 		}

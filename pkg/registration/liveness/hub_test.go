@@ -106,7 +106,7 @@ func TestLivenessOnAHub(t *testing.T) {
 	clusters := server.ClusterV1().ManagedClusters()
 	_, err = clusters.Create(t.Context(), &clusterv1.ManagedCluster{
 		ObjectMeta: metav1.ObjectMeta{Name: "cluster1"},
-		Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true, LeaseDurationSeconds: 1, Taints: []clusterv1.Taint{
+		Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true, LeaseDurationSeconds: new(int32(1)), Taints: []clusterv1.Taint{
 			{Key: "example.com/maintenance", Effect: clusterv1.TaintEffectNoSelect},
 		}},
 	}, metav1.CreateOptions{})

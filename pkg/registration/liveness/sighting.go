@@ -20,7 +20,6 @@ const (
 )
 
 const (
-	defaultLeaseDuration = 60 * time.Second
 	// graceLeases is for how many durations of its Lease a cluster need not renew it.
 	graceLeases = 5
 	// longestLeaseDuration keeps what is computed with the durations of Leases within bounds.
@@ -108,10 +107,7 @@ func renewTime(lease *coordinationv1.Lease) time.Time {
 }
 
 func leaseDuration(cluster *clusterv1.ManagedCluster) time.Duration {
-	if seconds := cluster.Spec.LeaseDurationSeconds; seconds > 0 {
-		return min(time.Duration(seconds)*time.Second, longestLeaseDuration)
-	}
-	return defaultLeaseDuration
+	return min(time.Duration(cluster.Spec.LeaseSeconds())*time.Second, longestLeaseDuration)
 }
 
 func gracePeriod(cluster *clusterv1.ManagedCluster) time.Duration {

@@ -130,7 +130,7 @@ func checkBindings(t *testing.T, cp *v1alpha1.ClusterPermission, in Inputs, resu
 	t.Helper()
 	for i, binding := range ptr.Deref(cp.Spec.RoleBindings, nil) {
 		path := specPath.Child("roleBindings").Index(i).String()
-		name, roleName := cmp.Or(binding.Name, cp.Name), cmp.Or(binding.RoleRef.Name, cp.Name)
+		name, roleName := cmp.Or(binding.Name, cp.Name), cmp.Or(ptr.Deref(binding.RoleRef.Name, ""), cp.Name)
 		namespaces := wantNamespaces(t, binding.Namespace, binding.NamespaceSelector, in)
 		if len(namespaces) == 0 && !saysWhy(result, path, "namespace") {
 			t.Errorf("%s matches nothing, which nobody learns", path)
@@ -255,7 +255,7 @@ func (g generator) clusterPermission(t *testing.T) *v1alpha1.ClusterPermission {
 			binding := v1alpha1.RoleBinding{Name: pick(g, "", "", "p", "q"), Subjects: g.subjects()}
 			binding.RoleRef.Kind = pick(g, kindRole, kindClusterRole)
 			if g.IntN(2) == 0 {
-				binding.RoleRef.APIGroup, binding.RoleRef.Name = rbacv1.GroupName, pick(g, "p", "view")
+				binding.RoleRef.APIGroup, binding.RoleRef.Name = new(rbacv1.GroupName), new(pick(g, "p", "view"))
 			}
 			binding.Namespace, binding.NamespaceSelector = g.place()
 			return binding

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
@@ -146,7 +147,7 @@ func TestReasonStaysShort(t *testing.T) {
 	everywhere := func(role string) v1alpha1.RoleBinding {
 		return v1alpha1.RoleBinding{
 			NamespaceSelector: &metav1.LabelSelector{}, Subject: alice,
-			RoleRef: v1alpha1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kindClusterRole, Name: role},
+			RoleRef: v1alpha1.RoleRef{APIGroup: new(rbacv1.GroupName), Kind: kindClusterRole, Name: new(role)},
 		}
 	}
 	cp := permission(v1alpha1.ClusterPermissionSpec{RoleBindings: &[]v1alpha1.RoleBinding{everywhere("view"), everywhere("edit")}})
@@ -172,7 +173,7 @@ func TestObstaclesStayFew(t *testing.T) {
 	alice := &rbacv1.Subject{Kind: rbacv1.UserKind, Name: "alice"}
 	namespaces := numbered(count)
 	role := func(name string) v1alpha1.RoleRef {
-		return v1alpha1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kindClusterRole, Name: name}
+		return v1alpha1.RoleRef{APIGroup: new(rbacv1.GroupName), Kind: kindClusterRole, Name: new(name)}
 	}
 	bindings := []v1alpha1.RoleBinding{{NamespaceSelector: &metav1.LabelSelector{}, Subject: alice, RoleRef: role("edit")}}
 	for _, namespace := range namespaces {
@@ -225,7 +226,7 @@ func TestValidateStubs(t *testing.T) {
 		checkWork(t, result.Work)
 		var got []string
 		for _, config := range result.Work.Spec.ManifestConfigs {
-			got = append(got, config.ResourceIdentifier.Namespace+"/"+config.ResourceIdentifier.Name)
+			got = append(got, ptr.Deref(config.ResourceIdentifier.Namespace, "")+"/"+config.ResourceIdentifier.Name)
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: got %q, want %q", file, got, want)
@@ -263,7 +264,7 @@ func TestErrors(t *testing.T) {
 			want: "spec.roles[0].namespace: Required",
 		},
 		"half roleRef": {
-			spec: v1alpha1.ClusterPermissionSpec{RoleBindings: with(func(b *v1alpha1.RoleBinding) { b.RoleRef.Name = "leader" })},
+			spec: v1alpha1.ClusterPermissionSpec{RoleBindings: with(func(b *v1alpha1.RoleBinding) { b.RoleRef.Name = new("leader") })},
 			want: "spec.roleBindings[0].roleRef.apiGroup: Required",
 		},
 		"half roleRef of a ClusterRoleBinding": {

@@ -149,18 +149,13 @@ func (r *renderer) afford(obj *object) bool {
 }
 
 func readOnly(role objectKey) workv1.ManifestConfigOption {
-	resource := "clusterroles"
+	id := workv1.ResourceIdentifier{Group: new(rbacv1.GroupName), Resource: "clusterroles", Name: role.name}
 	if role.kind == kindRole {
-		resource = "roles"
+		id.Resource, id.Namespace = "roles", &role.namespace
 	}
 	return workv1.ManifestConfigOption{
-		ResourceIdentifier: workv1.ResourceIdentifier{
-			Group:     rbacv1.GroupName,
-			Resource:  resource,
-			Namespace: role.namespace,
-			Name:      role.name,
-		},
-		UpdateStrategy: &workv1.UpdateStrategy{Type: workv1.UpdateStrategyTypeReadOnly},
+		ResourceIdentifier: id,
+		UpdateStrategy:     &workv1.UpdateStrategy{Type: workv1.UpdateStrategyTypeReadOnly},
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 )
@@ -38,9 +39,9 @@ func (r *renderer) claimBindings(bindings []v1alpha1.RoleBinding) {
 func (r *renderer) roleBinding(binding *v1alpha1.RoleBinding, fldPath *field.Path) {
 	ref := binding.RoleRef
 	r.requireKind(ref.Kind, fldPath.Child("roleRef", "kind"), kindClusterRole, kindRole)
-	if (ref.APIGroup == "") != (ref.Name == "") {
-		r.require(ref.APIGroup, fldPath.Child("roleRef", "apiGroup"))
-		r.require(ref.Name, fldPath.Child("roleRef", "name"))
+	if group, name := ptr.Deref(ref.APIGroup, ""), ptr.Deref(ref.Name, ""); (group == "") != (name == "") {
+		r.require(group, fldPath.Child("roleRef", "apiGroup"))
+		r.require(name, fldPath.Child("roleRef", "name"))
 	}
 	namespaces := r.namespaces(binding.Namespace, binding.NamespaceSelector, fldPath)
 	subjects := r.subjects(binding.Subject, binding.Subjects, fldPath)
@@ -75,7 +76,11 @@ func (r *renderer) roleBinding(binding *v1alpha1.RoleBinding, fldPath *field.Pat
 // roleRef completes the reference of a RoleBinding: without a name it is to the
 // role that the ClusterPermission itself delivers.
 func (r *renderer) roleRef(given v1alpha1.RoleRef) rbacv1.RoleRef {
-	return rbacv1.RoleRef{APIGroup: cmp.Or(given.APIGroup, rbacv1.GroupName), Kind: given.Kind, Name: r.nameOr(given.Name)}
+	return rbacv1.RoleRef{
+		APIGroup: cmp.Or(ptr.Deref(given.APIGroup, ""), rbacv1.GroupName),
+		Kind:     given.Kind,
+		Name:     r.nameOr(ptr.Deref(given.Name, "")),
+	}
 }
 
 // obstacle is another part of the spec that holds the name of a RoleBinding in

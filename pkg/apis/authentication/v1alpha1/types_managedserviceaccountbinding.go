@@ -31,7 +31,7 @@ type ManagedServiceAccountBindingSpec struct {
 	// The users, groups and service accounts of the hub who may.
 	// +optional
 	// +listType=atomic
-	Subjects []rbacv1.Subject `json:"subjects,omitempty"`
+	Subjects []rbacv1.Subject `json:"subjects,omitzero"`
 }
 
 // ManagedServiceAccountReference names a ManagedServiceAccount.

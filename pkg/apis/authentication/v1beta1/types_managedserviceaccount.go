@@ -119,7 +119,7 @@ type ManagedServiceAccountSpec struct {
 	// reject the token otherwise. The API server of the managed cluster when not given.
 	// +optional
 	// +listType=set
-	Audiences []string `json:"audiences,omitempty"`
+	Audiences []string `json:"audiences,omitzero"`
 
 	// Seconds after its creation at which the account is deleted, at least 1. It
 	// is kept when not given.

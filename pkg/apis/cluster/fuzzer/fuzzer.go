@@ -13,8 +13,8 @@ var Funcs = func(serializer.CodecFactory) []any {
 	return []any{
 		func(spec *cluster.ManagedClusterSpec, c randfill.Continue) {
 			c.FillNoCustom(spec)
-			if spec.LeaseDurationSeconds == 0 {
-				spec.LeaseDurationSeconds = 60
+			if spec.LeaseDurationSeconds == nil {
+				spec.LeaseDurationSeconds = new(int32(60))
 			}
 		},
 		func(selector *cluster.ManagedClusterSelector, c randfill.Continue) {

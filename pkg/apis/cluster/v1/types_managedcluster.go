@@ -83,7 +83,7 @@ type ManagedClusterSpec struct {
 	// How to reach the API server of the cluster.
 	// +optional
 	// +listType=atomic
-	ManagedClusterClientConfigs []ClientConfig `json:"managedClusterClientConfigs,omitempty"`
+	ManagedClusterClientConfigs []ClientConfig `json:"managedClusterClientConfigs,omitzero"`
 
 	// Whether the hub accepts the cluster. Changing it from false to true needs
 	// the permission to update managedclusters/accept in the group register.open-cluster-management.io.
@@ -94,12 +94,12 @@ type ManagedClusterSpec struct {
 	// unavailable after five times as long without a renewal. Defaults to 60.
 	// +optional
 	// +default=60
-	LeaseDurationSeconds int32 `json:"leaseDurationSeconds,omitempty"`
+	LeaseDurationSeconds *int32 `json:"leaseDurationSeconds,omitempty"`
 
 	// Properties that keep workloads away from the cluster unless they tolerate them.
 	// +optional
 	// +listType=atomic
-	Taints []Taint `json:"taints,omitempty"`
+	Taints []Taint `json:"taints,omitzero"`
 }
 
 // ClientConfig says how to reach an API server.
@@ -109,7 +109,7 @@ type ClientConfig struct {
 
 	// PEM certificates that verify the API server; the system's when not given.
 	// +optional
-	CABundle []byte `json:"caBundle,omitempty"`
+	CABundle []byte `json:"caBundle,omitzero"`
 }
 
 // TaintEffect says what a taint does.

@@ -21,8 +21,9 @@ func RegisterDefaults(scheme *runtime.Scheme) error {
 }
 
 func SetObjectDefaults_ManagedCluster(in *ManagedCluster) {
-	if in.Spec.LeaseDurationSeconds == 0 {
-		in.Spec.LeaseDurationSeconds = 60
+	if in.Spec.LeaseDurationSeconds == nil {
+		var ptrVar1 int32 = 60
+		in.Spec.LeaseDurationSeconds = &ptrVar1
 	}
 }
 

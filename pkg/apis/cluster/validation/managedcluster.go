@@ -11,6 +11,7 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/utils/ptr"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
@@ -65,7 +66,7 @@ func validateSpec(spec *cluster.ManagedClusterSpec) field.ErrorList {
 	for i := range spec.ManagedClusterClientConfigs {
 		errs = append(errs, validateClientConfig(&spec.ManagedClusterClientConfigs[i], fldPath.Child("managedClusterClientConfigs").Index(i))...)
 	}
-	errs = append(errs, apivalidation.ValidateNonnegativeField(int64(spec.LeaseDurationSeconds), fldPath.Child("leaseDurationSeconds"))...)
+	errs = append(errs, apivalidation.ValidateNonnegativeField(int64(ptr.Deref(spec.LeaseDurationSeconds, 0)), fldPath.Child("leaseDurationSeconds"))...)
 
 	type taintKey struct {
 		key    string

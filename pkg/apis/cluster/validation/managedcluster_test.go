@@ -45,7 +45,7 @@ func TestSpec(t *testing.T) {
 	}{
 		"valid": {
 			spec: cluster.ManagedClusterSpec{
-				LeaseDurationSeconds: 60,
+				LeaseDurationSeconds: new(int32(60)),
 				ManagedClusterClientConfigs: []cluster.ClientConfig{
 					{URL: "https://api.example.com:6443", CABundle: certificate(t)},
 					{URL: "https://[::1]/prefix"},
@@ -57,7 +57,7 @@ func TestSpec(t *testing.T) {
 			},
 		},
 		"lease": {
-			spec: cluster.ManagedClusterSpec{LeaseDurationSeconds: -1},
+			spec: cluster.ManagedClusterSpec{LeaseDurationSeconds: new(int32(-1))},
 			want: []string{"spec.leaseDurationSeconds: Invalid value"},
 		},
 		"client configs": {

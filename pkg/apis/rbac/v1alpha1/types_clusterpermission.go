@@ -132,7 +132,7 @@ type ClusterRoleBinding struct {
 	// ServiceAccount that the account has on the managed cluster.
 	// +optional
 	// +listType=atomic
-	Subjects []rbacv1.Subject `json:"subjects,omitempty"`
+	Subjects []rbacv1.Subject `json:"subjects,omitzero"`
 }
 
 // Role is a Role to create in one or several namespaces of the managed cluster.
@@ -177,7 +177,7 @@ type RoleBinding struct {
 	// ServiceAccount that the account has on the managed cluster.
 	// +optional
 	// +listType=atomic
-	Subjects []rbacv1.Subject `json:"subjects,omitempty"`
+	Subjects []rbacv1.Subject `json:"subjects,omitzero"`
 }
 
 // RoleRef names the role that a RoleBinding binds. Give apiGroup and name
@@ -186,14 +186,14 @@ type RoleBinding struct {
 type RoleRef struct {
 	// API group of the role: rbac.authorization.k8s.io.
 	// +optional
-	APIGroup string `json:"apiGroup,omitempty"`
+	APIGroup *string `json:"apiGroup,omitempty"`
 
 	// Role or ClusterRole.
 	Kind string `json:"kind"`
 
 	// Name of the role.
 	// +optional
-	Name string `json:"name,omitempty"`
+	Name *string `json:"name,omitempty"`
 }
 
 // HubRoleRef names a Role or ClusterRole of the hub.

@@ -7,6 +7,7 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
@@ -35,18 +36,19 @@ func validateClusterRoleRef(ref *rbacv1.RoleRef, fldPath *field.Path) field.Erro
 
 func validateRoleRef(ref rbac.RoleRef, fldPath *field.Path) field.ErrorList {
 	const together = "apiGroup and name go together: give both to bind a role by name, or neither to bind the role that this object defines"
+	group, name := ptr.Deref(ref.APIGroup, ""), ptr.Deref(ref.Name, "")
 	errs := validateKind(ref.Kind, fldPath.Child("kind"), kindClusterRole, kindRole)
-	if ref.APIGroup == "" && ref.Name != "" {
+	if group == "" && name != "" {
 		errs = append(errs, field.Required(fldPath.Child("apiGroup"), together))
 	}
-	if ref.APIGroup != "" {
-		errs = append(errs, validateRoleGroup(ref.APIGroup, fldPath.Child("apiGroup"))...)
-		if ref.Name == "" {
+	if group != "" {
+		errs = append(errs, validateRoleGroup(group, fldPath.Child("apiGroup"))...)
+		if name == "" {
 			errs = append(errs, field.Required(fldPath.Child("name"), together))
 		}
 	}
-	if ref.Name != "" {
-		errs = append(errs, validatePathSegment(ref.Name, fldPath.Child("name"))...)
+	if name != "" {
+		errs = append(errs, validatePathSegment(name, fldPath.Child("name"))...)
 	}
 	return errs
 }

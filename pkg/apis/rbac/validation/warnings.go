@@ -24,7 +24,7 @@ func WarningsForClusterPermission(cp *rbac.ClusterPermission) []string {
 	}
 	for i := range ptr.Deref(cp.Spec.RoleBindings, nil) {
 		binding, fldPath := &(*cp.Spec.RoleBindings)[i], specPath.Child("roleBindings").Index(i)
-		if binding.RoleRef.Name == "" {
+		if ptr.Deref(binding.RoleRef.Name, "") == "" {
 			switch {
 			case binding.RoleRef.Kind == kindClusterRole && !definesClusterRole(cp):
 				warnings = append(warnings, dangling(cp, kindClusterRole, fldPath))

@@ -52,7 +52,19 @@ type AppliedManifestWorkStatus struct {
 
 // AppliedManifestResourceMeta names one applied object.
 type AppliedManifestResourceMeta struct {
-	ResourceIdentifier `json:",inline"`
+	// API group of the object; empty for the core group.
+	// +optional
+	Group string `json:"group"`
+
+	// Resource of the object in plural, for example deployments.
+	Resource string `json:"resource"`
+
+	// Name of the object.
+	Name string `json:"name"`
+
+	// Namespace of the object; empty for a cluster-scoped one.
+	// +optional
+	Namespace string `json:"namespace"`
 
 	// API version of the object.
 	Version string `json:"version"`

@@ -105,7 +105,7 @@ type ManifestWorkSpec struct {
 	// match a manifest, the first that sets a field decides that field.
 	// +optional
 	// +listType=atomic
-	ManifestConfigs []ManifestConfigOption `json:"manifestConfigs,omitempty"`
+	ManifestConfigs []ManifestConfigOption `json:"manifestConfigs,omitzero"`
 
 	// The identity whose permissions on the managed cluster the work acts with.
 	// The agent's own permissions are used when this is not given.
@@ -119,7 +119,7 @@ type ManifestsTemplate struct {
 	// kind and metadata.name.
 	// +optional
 	// +listType=atomic
-	Manifests []Manifest `json:"manifests,omitempty"`
+	Manifests []Manifest `json:"manifests,omitzero"`
 }
 
 // Manifest is one Kubernetes object of any kind.
@@ -164,21 +164,21 @@ type SelectivelyOrphan struct {
 	// The objects to leave.
 	// +optional
 	// +listType=atomic
-	OrphaningRules []OrphaningRule `json:"orphaningRules,omitempty"`
+	OrphaningRules []OrphaningRule `json:"orphaningRules,omitzero"`
 }
 
 // OrphaningRule names one object exactly.
 type OrphaningRule struct {
 	// API group of the object; empty for the core group.
 	// +optional
-	Group string `json:"group,omitempty"`
+	Group *string `json:"group,omitempty"`
 
 	// Resource of the object in plural, for example configmaps.
 	Resource string `json:"resource"`
 
 	// Namespace of the object; empty for a cluster-scoped one.
 	// +optional
-	Namespace string `json:"namespace,omitempty"`
+	Namespace *string `json:"namespace,omitempty"`
 
 	// Name of the object.
 	Name string `json:"name"`
@@ -189,7 +189,7 @@ type OrphaningRule struct {
 type ResourceIdentifier struct {
 	// API group of the object; empty for the core group.
 	// +optional
-	Group string `json:"group,omitempty"`
+	Group *string `json:"group,omitempty"`
 
 	// Resource of the object in plural, for example deployments.
 	Resource string `json:"resource"`
@@ -199,7 +199,7 @@ type ResourceIdentifier struct {
 
 	// Namespace of the object; empty for a cluster-scoped one.
 	// +optional
-	Namespace string `json:"namespace,omitempty"`
+	Namespace *string `json:"namespace,omitempty"`
 }
 
 // ManifestConfigOption says how the manifests it names are applied and observed.
@@ -210,7 +210,7 @@ type ManifestConfigOption struct {
 	// Values of the applied object to report in the status of the work.
 	// +optional
 	// +listType=atomic
-	FeedbackRules []FeedbackRule `json:"feedbackRules,omitempty"`
+	FeedbackRules []FeedbackRule `json:"feedbackRules,omitzero"`
 
 	// How feedback values are kept up to date: Poll, the default, or Watch.
 	// +optional
@@ -224,7 +224,7 @@ type ManifestConfigOption struct {
 	// +optional
 	// +listType=map
 	// +listMapKey=condition
-	ConditionRules []ConditionRule `json:"conditionRules,omitempty"`
+	ConditionRules []ConditionRule `json:"conditionRules,omitzero"`
 }
 
 // FeedbackScrapeType says how feedback values are kept up to date.
@@ -258,7 +258,7 @@ type FeedbackRule struct {
 	// +optional
 	// +listType=map
 	// +listMapKey=name
-	JsonPaths []JsonPath `json:"jsonPaths,omitempty"`
+	JsonPaths []JsonPath `json:"jsonPaths,omitzero"`
 }
 
 // JsonPath names a value of an object.
@@ -269,7 +269,7 @@ type JsonPath struct {
 	// Version of the resource that the path is about, for example v1. The
 	// version of the manifest when this is not given.
 	// +optional
-	Version string `json:"version,omitempty"`
+	Version *string `json:"version,omitempty"`
 
 	// The path, for example .status.readyReplicas, in the syntax of kubectl's JSONPath.
 	Path string `json:"path"`
@@ -310,7 +310,7 @@ type ServerSideApplyConfig struct {
 	// Whether to take over fields that another manager owns. Without it such a
 	// conflict is reported and nothing is applied.
 	// +optional
-	Force bool `json:"force,omitempty"`
+	Force *bool `json:"force,omitempty"`
 
 	// The field manager, which must begin with work-agent; work-agent is the default.
 	// +optional
@@ -321,7 +321,7 @@ type ServerSideApplyConfig struct {
 	// +optional
 	// +listType=map
 	// +listMapKey=condition
-	IgnoreFields []IgnoreField `json:"ignoreFields,omitempty"`
+	IgnoreFields []IgnoreField `json:"ignoreFields,omitzero"`
 }
 
 // IgnoreFieldsCondition says when fields are ignored.
@@ -346,17 +346,17 @@ type IgnoreField struct {
 	// JSON paths of the fields, for example .spec.replicas.
 	// +optional
 	// +listType=atomic
-	JSONPaths []string `json:"jsonPaths,omitempty"`
+	JSONPaths []string `json:"jsonPaths,omitzero"`
 
 	// JSON pointers (RFC 6901) of the fields, for example /spec/replicas.
 	// +optional
 	// +listType=atomic
-	JSONPointers []string `json:"jsonPointers,omitempty"`
+	JSONPointers []string `json:"jsonPointers,omitzero"`
 
 	// jq path expressions of the fields, for example .spec.containers[] | select(.name == "proxy") | .image.
 	// +optional
 	// +listType=atomic
-	JQPathExpressions []string `json:"jqPathExpressions,omitempty"`
+	JQPathExpressions []string `json:"jqPathExpressions,omitzero"`
 }
 
 // ConditionRuleType says how a condition rule is evaluated.
@@ -381,16 +381,16 @@ type ConditionRule struct {
 	// CEL expressions over the variable object; the condition is True when all of them are true.
 	// +optional
 	// +listType=atomic
-	CelExpressions []string `json:"celExpressions,omitempty"`
+	CelExpressions []string `json:"celExpressions,omitzero"`
 
 	// The message of the condition.
 	// +optional
-	Message string `json:"message,omitempty"`
+	Message *string `json:"message,omitempty"`
 
 	// A CEL expression over the variables object and result that gives the
 	// message of the condition; it takes precedence over message.
 	// +optional
-	MessageExpression string `json:"messageExpression,omitempty"`
+	MessageExpression *string `json:"messageExpression,omitempty"`
 }
 
 // ManifestWorkExecutor names the identity that a work acts as.
@@ -505,27 +505,27 @@ type ManifestResourceMeta struct {
 
 	// API group of the object.
 	// +optional
-	Group string `json:"group,omitempty"`
+	Group string `json:"group"`
 
 	// API version of the object.
 	// +optional
-	Version string `json:"version,omitempty"`
+	Version string `json:"version"`
 
 	// Kind of the object.
 	// +optional
-	Kind string `json:"kind,omitempty"`
+	Kind string `json:"kind"`
 
 	// Resource of the object in plural.
 	// +optional
-	Resource string `json:"resource,omitempty"`
+	Resource string `json:"resource"`
 
 	// Name of the object.
 	// +optional
-	Name string `json:"name,omitempty"`
+	Name string `json:"name"`
 
 	// Namespace of the object; empty for a cluster-scoped one.
 	// +optional
-	Namespace string `json:"namespace,omitempty"`
+	Namespace string `json:"namespace"`
 }
 
 // StatusFeedbackResult holds the values that feedback rules ask for.

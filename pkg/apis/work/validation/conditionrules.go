@@ -4,6 +4,7 @@ import (
 	"github.com/google/cel-go/cel"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
@@ -32,8 +33,8 @@ func (e *expressions) validateConditionRules(rules []work.ConditionRule, fldPath
 			// type is refused as a whole.
 			errs = append(errs, metav1validation.ValidateLabelName(rule.Condition, path.Child("condition"))...)
 		}
-		if rule.MessageExpression != "" {
-			errs = append(errs, e.validateCEL(rule.MessageExpression, cel.StringType, path.Child("messageExpression"))...)
+		if text := ptr.Deref(rule.MessageExpression, ""); text != "" {
+			errs = append(errs, e.validateCEL(text, cel.StringType, path.Child("messageExpression"))...)
 		}
 		for j, expression := range rule.CelExpressions {
 			errs = append(errs, e.validateCEL(expression, cel.BoolType, path.Child("celExpressions").Index(j))...)

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
@@ -19,7 +20,7 @@ func (e *expressions) validateManifestConfig(config *work.ManifestConfigOption, 
 	id := fldPath.Child("resourceIdentifier")
 	errs := require(config.ResourceIdentifier.Resource, id.Child("resource"))
 	errs = append(errs, require(config.ResourceIdentifier.Name, id.Child("name"))...)
-	for child, value := range map[string]string{"name": config.ResourceIdentifier.Name, "namespace": config.ResourceIdentifier.Namespace} {
+	for child, value := range map[string]string{"name": config.ResourceIdentifier.Name, "namespace": ptr.Deref(config.ResourceIdentifier.Namespace, "")} {
 		if len(value) > maxIdentifierLength {
 			errs = append(errs, field.TooLong(id.Child(child), "", maxIdentifierLength))
 		}

@@ -9,7 +9,14 @@ package v1
 //
 // AppliedManifestResourceMeta names one applied object.
 type AppliedManifestResourceMetaApplyConfiguration struct {
-	ResourceIdentifierApplyConfiguration `json:""`
+	// API group of the object; empty for the core group.
+	Group *string `json:"group,omitempty"`
+	// Resource of the object in plural, for example deployments.
+	Resource *string `json:"resource,omitempty"`
+	// Name of the object.
+	Name *string `json:"name,omitempty"`
+	// Namespace of the object; empty for a cluster-scoped one.
+	Namespace *string `json:"namespace,omitempty"`
 	// API version of the object.
 	Version *string `json:"version,omitempty"`
 	// UID of the object; the agent deletes the object only while it has this UID.
@@ -26,7 +33,7 @@ func AppliedManifestResourceMeta() *AppliedManifestResourceMetaApplyConfiguratio
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Group field is set to the value of the last call.
 func (b *AppliedManifestResourceMetaApplyConfiguration) WithGroup(value string) *AppliedManifestResourceMetaApplyConfiguration {
-	b.ResourceIdentifierApplyConfiguration.Group = &value
+	b.Group = &value
 	return b
 }
 
@@ -34,7 +41,7 @@ func (b *AppliedManifestResourceMetaApplyConfiguration) WithGroup(value string) 
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Resource field is set to the value of the last call.
 func (b *AppliedManifestResourceMetaApplyConfiguration) WithResource(value string) *AppliedManifestResourceMetaApplyConfiguration {
-	b.ResourceIdentifierApplyConfiguration.Resource = &value
+	b.Resource = &value
 	return b
 }
 
@@ -42,7 +49,7 @@ func (b *AppliedManifestResourceMetaApplyConfiguration) WithResource(value strin
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Name field is set to the value of the last call.
 func (b *AppliedManifestResourceMetaApplyConfiguration) WithName(value string) *AppliedManifestResourceMetaApplyConfiguration {
-	b.ResourceIdentifierApplyConfiguration.Name = &value
+	b.Name = &value
 	return b
 }
 
@@ -50,7 +57,7 @@ func (b *AppliedManifestResourceMetaApplyConfiguration) WithName(value string) *
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Namespace field is set to the value of the last call.
 func (b *AppliedManifestResourceMetaApplyConfiguration) WithNamespace(value string) *AppliedManifestResourceMetaApplyConfiguration {
-	b.ResourceIdentifierApplyConfiguration.Namespace = &value
+	b.Namespace = &value
 	return b
 }
 

@@ -1,0 +1,108 @@
+package scheme
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+)
+
+// A CustomResourceDefinition stores what a client wrote. If a type drops a field that was written
+// empty, the next apply of the same file finds a difference.
+func TestFieldsWrittenEmptyAreKept(t *testing.T) {
+	files, err := filepath.Glob("testdata/empty/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no samples: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			written := decoded(t, content)
+			stored := decoded(t, throughStorage(t, content))
+			if diff := cmp.Diff(written["spec"], stored["spec"], cmp.FilterPath(added, cmp.Ignore())); diff != "" {
+				t.Errorf("spec differs (-written +stored):\n%s", diff)
+			}
+			// What the typed clients and server-side apply make of the object is the same.
+			versioned, err := Scheme.New(kindOf(t, content))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := yaml.UnmarshalStrict(content, versioned); err != nil {
+				t.Fatal(err)
+			}
+			converted, err := runtime.DefaultUnstructuredConverter.ToUnstructured(versioned)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(written["spec"], jsonOf(t, converted)["spec"], cmp.FilterPath(added, cmp.Ignore())); diff != "" {
+				t.Errorf("typed spec differs (-written +typed):\n%s", diff)
+			}
+		})
+	}
+}
+
+// added reports whether a path is that of a field of an object outside of lists which the written
+// object does not have. kubectl compares lists as a whole, but leaves fields of the server alone.
+func added(path cmp.Path) bool {
+	for _, step := range path {
+		if _, inList := step.(cmp.SliceIndex); inList {
+			return false
+		}
+	}
+	entry, isField := path.Last().(cmp.MapIndex)
+	if !isField {
+		return false
+	}
+	written, stored := entry.Values()
+	return !written.IsValid() && stored.IsValid()
+}
+
+// throughStorage decodes an object as a request does, and encodes it as it is stored.
+func throughStorage(t *testing.T, content []byte) []byte {
+	t.Helper()
+	internal, gvk, err := Codecs.UniversalDecoder().Decode(content, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := runtime.Encode(Codecs.LegacyCodec(gvk.GroupVersion()), internal.DeepCopyObject())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return encoded
+}
+
+func decoded(t *testing.T, content []byte) map[string]any {
+	t.Helper()
+	var object map[string]any
+	if err := yaml.Unmarshal(content, &object); err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
+func jsonOf(t *testing.T, object map[string]any) map[string]any {
+	t.Helper()
+	content, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return decoded(t, content)
+}
+
+func kindOf(t *testing.T, content []byte) schema.GroupVersionKind {
+	t.Helper()
+	var meta runtime.TypeMeta
+	if err := yaml.Unmarshal(content, &meta); err != nil {
+		t.Fatal(err)
+	}
+	return schema.FromAPIVersionAndKind(meta.APIVersion, meta.Kind)
+}
