@@ -129,7 +129,8 @@ func Untouched(registration *registerv1alpha1.ManagedClusterRegistration) bool {
 
 // OnceAccepted tells whether a cluster is accepted, or was.
 func OnceAccepted(mc *clusterv1.ManagedCluster) bool {
-	return mc.Spec.HubAcceptsClient || slices.Contains(mc.Finalizers, clusterv1.ManagedClusterFinalizer)
+	acceptance := mc.Status.Acceptance
+	return mc.Spec.HubAcceptsClient || acceptance != nil && acceptance.EverAccepted
 }
 
 // open tells whether a registration may still get its claim from annotations.

@@ -66,7 +66,7 @@ func TestUntouched(t *testing.T) {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
-	if OnceAccepted(&clusterv1.ManagedCluster{}) || !OnceAccepted(&clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{clusterv1.ManagedClusterFinalizer}}}) {
+	if OnceAccepted(&clusterv1.ManagedCluster{}) || !OnceAccepted(&clusterv1.ManagedCluster{Status: clusterv1.ManagedClusterStatus{Acceptance: &clusterv1.Acceptance{EverAccepted: true}}}) {
 		t.Error("the finalizer tells that a cluster was accepted")
 	}
 }

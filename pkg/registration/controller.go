@@ -511,7 +511,7 @@ func (c *Controller) deny(ctx context.Context, cluster *clusterv1.ManagedCluster
 // everAccepted tells whether a cluster was accepted at any time, so that something may
 // have been made for it.
 func everAccepted(cluster *clusterv1.ManagedCluster, record *registerv1alpha1.ManagedClusterRegistration) bool {
-	return cluster != nil && slices.Contains(cluster.Finalizers, clusterv1.ManagedClusterFinalizer) ||
+	return cluster != nil && OnceAccepted(cluster) ||
 		record != nil && meta.FindStatusCondition(record.Status.Conditions, registerv1alpha1.RegistrationAccessGranted) != nil
 }
 

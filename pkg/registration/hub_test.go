@@ -421,6 +421,8 @@ func (d decider) Decide(ctx context.Context, cluster string, uid types.UID, acce
 		if mc.UID != uid || mc.DeletionTimestamp != nil {
 			return apierrors.NewConflict(clusterv1.Resource("managedclusters"), cluster, errors.New("it is another one, or deleted"))
 		}
+		before := mc.Status.Acceptance
+		acceptance.EverAccepted = acceptance.Accepted || before != nil && before.EverAccepted
 		mc.Status.Acceptance = &acceptance
 		if mc, err = clusters.UpdateStatus(ctx, mc, metav1.UpdateOptions{}); err != nil {
 			return err

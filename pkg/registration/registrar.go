@@ -360,9 +360,6 @@ func (r *Registrar) Deleted(ctx context.Context, mc *clusterv1.ManagedCluster, g
 		r.revoke(ctx, mc.Name)
 		return
 	}
-	if !gone {
-		return
-	}
 	registration, err := r.Records.Get(ctx, mc.Name)
 	if err == nil && registration.Spec.ManagedClusterUID == mc.UID && Untouched(registration) {
 		err = r.discard(ctx, registration)

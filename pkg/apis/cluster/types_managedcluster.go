@@ -66,12 +66,13 @@ type ManagedClusterStatus struct {
 
 // Acceptance is who decided whether the hub accepts a cluster.
 type Acceptance struct {
-	Accepted   bool
-	DecidedBy  string
-	DecidedAt  metav1.Time
-	Reason     string
-	Left       bool
-	Requesters []string
+	Accepted     bool
+	EverAccepted bool
+	DecidedBy    string
+	DecidedAt    metav1.Time
+	Reason       string
+	Left         bool
+	Requesters   []string
 }
 
 // ManagedClusterVersion holds versions of what runs a cluster.

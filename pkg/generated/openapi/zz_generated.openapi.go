@@ -8501,6 +8501,13 @@ func schema_pkg_apis_cluster_v1_Acceptance(ref common.ReferenceCallback) common.
 							Format:      "",
 						},
 					},
+					"everAccepted": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Whether the hub has accepted the cluster at any time, so that something may have been made for it.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
 					"decidedBy": {
 						SchemaProps: spec.SchemaProps{
 							Description: "User who decided.",

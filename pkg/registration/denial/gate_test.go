@@ -26,7 +26,9 @@ func stored(version string, change ...func(*clusterv1.ManagedCluster)) *clusterv
 }
 
 func accepted(mc *clusterv1.ManagedCluster) { mc.Spec.HubAcceptsClient = true; once(mc) }
-func once(mc *clusterv1.ManagedCluster)     { mc.Finalizers = []string{clusterv1.ManagedClusterFinalizer} }
+func once(mc *clusterv1.ManagedCluster) {
+	mc.Status.Acceptance = &clusterv1.Acceptance{EverAccepted: true}
+}
 func deleting(mc *clusterv1.ManagedCluster) {
 	mc.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 }

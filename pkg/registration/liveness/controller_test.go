@@ -333,7 +333,7 @@ func TestDenied(t *testing.T) {
 	b := newBench(t)
 	b.accept("cluster1", available)
 	b.change("cluster1", func(c *clusterv1.ManagedCluster) {
-		c.Finalizers = []string{clusterv1.ManagedClusterFinalizer}
+		c.Status.Acceptance = &clusterv1.Acceptance{EverAccepted: true}
 		c.Spec.HubAcceptsClient = false
 	})
 	b.look("cluster1")

@@ -8,8 +8,7 @@ import (
 // ClusterNameLabel labels the hub namespace of a managed cluster with the name of that cluster.
 const ClusterNameLabel = "open-cluster-management.io/cluster-name"
 
-// ManagedClusterFinalizer holds a deleted ManagedCluster that was accepted until nothing
-// of it is left on the hub.
+// ManagedClusterFinalizer holds a deleted ManagedCluster until nothing of it is left on the hub.
 const ManagedClusterFinalizer = "cluster.open-cluster-management.io/api-resource-cleanup"
 
 // Reasons of the condition HubAcceptedManagedCluster.
@@ -187,6 +186,10 @@ type ManagedClusterStatus struct {
 type Acceptance struct {
 	// Whether the hub accepts the cluster.
 	Accepted bool `json:"accepted"`
+
+	// Whether the hub has accepted the cluster at any time, so that something may have been made for it.
+	// +optional
+	EverAccepted bool `json:"everAccepted,omitempty"`
 
 	// User who decided.
 	// +optional

@@ -28,8 +28,7 @@ func decisionOf(ctx context.Context) *cluster.Acceptance {
 // stampCreation says who created a cluster, and who accepted it if that is one.
 func stampCreation(ctx context.Context, c *cluster.ManagedCluster) {
 	setRequestedBy(c, callerName(ctx))
-	// The finalizer says that a cluster was accepted, which nobody claims by writing it.
-	letGo(c)
+	hold(c)
 	if c.Spec.HubAcceptsClient {
 		decide(ctx, c, c.Generation)
 	}
@@ -46,12 +45,8 @@ func stampUpdate(ctx context.Context, c, old *cluster.ManagedCluster) {
 	if changed || decisionOf(ctx) != nil {
 		decide(ctx, c, generation)
 	}
-	held := slices.Contains(old.Finalizers, clusterv1.ManagedClusterFinalizer)
-	switch {
-	case !c.Spec.HubAcceptsClient && !held:
-		letGo(c)
-	case old.DeletionTimestamp == nil:
-		// Whoever replaces the object with what is in a file does not mean this.
+	if old.DeletionTimestamp == nil {
+		// Whoever replaces the object with what is in a file does not mean to remove it.
 		hold(c)
 	}
 }
@@ -65,6 +60,8 @@ func decide(ctx context.Context, c *cluster.ManagedCluster, generation int64) {
 		acceptance.Left = !c.Spec.HubAcceptsClient && registration.ByItself(ctx, c.Name)
 	}
 	acceptance.Accepted = c.Spec.HubAcceptsClient
+	before := c.Status.Acceptance
+	acceptance.EverAccepted = acceptance.Accepted || before != nil && (before.Accepted || before.EverAccepted)
 	if acceptance.DecidedBy == "" {
 		acceptance.DecidedBy = callerName(ctx)
 	}
@@ -74,9 +71,6 @@ func decide(ctx context.Context, c *cluster.ManagedCluster, generation int64) {
 	acceptance.DecidedAt = acceptance.DecidedAt.Rfc3339Copy()
 	c.Status.Acceptance = &acceptance
 	if acceptance.Accepted {
-		if c.DeletionTimestamp == nil {
-			hold(c)
-		}
 		return
 	}
 	// The slice may still be that of the stored object.
@@ -98,17 +92,11 @@ func denial(a *cluster.Acceptance) string {
 	return message
 }
 
-// hold keeps a deleted ManagedCluster until nothing of it is left.
+// hold keeps a deleted ManagedCluster until nothing of it is left, also one that never was accepted,
+// as on hubs that run OCM.
 func hold(c *cluster.ManagedCluster) {
 	if !slices.Contains(c.Finalizers, clusterv1.ManagedClusterFinalizer) {
 		c.Finalizers = append(slices.Clone(c.Finalizers), clusterv1.ManagedClusterFinalizer)
-	}
-}
-
-// letGo takes the finalizer from a cluster that never was accepted.
-func letGo(c *cluster.ManagedCluster) {
-	if slices.Contains(c.Finalizers, clusterv1.ManagedClusterFinalizer) {
-		c.Finalizers = slices.DeleteFunc(slices.Clone(c.Finalizers), func(f string) bool { return f == clusterv1.ManagedClusterFinalizer })
 	}
 }
 

@@ -64,6 +64,18 @@ func hubAccepted(mc *clusterv1.ManagedCluster) *metav1.Condition {
 	return meta.FindStatusCondition(mc.Status.Conditions, clusterv1.ManagedClusterConditionHubAccepted)
 }
 
+// remove deletes a ManagedCluster that never was accepted, and takes its finalizer, as the controller does.
+func (h *hub) remove(t *testing.T, name string) {
+	t.Helper()
+	clusters := h.admin(t).ClusterV1().ManagedClusters()
+	if err := clusters.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := clusters.Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func held(mc *clusterv1.ManagedCluster) bool {
 	return slices.Contains(mc.Finalizers, clusterv1.ManagedClusterFinalizer)
 }
@@ -71,7 +83,7 @@ func held(mc *clusterv1.ManagedCluster) bool {
 func TestAccept(t *testing.T) {
 	h := startHub(t)
 	h.create(t, newCluster("c1"))
-	if mc := h.get(t, "c1"); held(mc) || mc.Status.Acceptance != nil {
+	if mc := h.get(t, "c1"); !held(mc) || mc.Status.Acceptance != nil {
 		t.Fatalf("nobody has decided yet: %+v", mc)
 	}
 
@@ -80,7 +92,7 @@ func TestAccept(t *testing.T) {
 	if err != nil || !dry.Spec.Accepted || len(dry.Status.ApprovedRequests) > 0 {
 		t.Errorf("dry-run: %+v %v", dry, err)
 	}
-	if mc := h.get(t, "c1"); mc.Spec.HubAcceptsClient || held(mc) {
+	if mc := h.get(t, "c1"); mc.Spec.HubAcceptsClient || mc.Status.Acceptance != nil {
 		t.Fatal("a dry-run has accepted the cluster")
 	}
 
@@ -91,14 +103,14 @@ func TestAccept(t *testing.T) {
 		t.Errorf("answer: %+v", out)
 	}
 	a := mc.Status.Acceptance
-	if !mc.Spec.HubAcceptsClient || !held(mc) || mc.Generation != 2 || a == nil || !a.Accepted || a.DecidedBy != "admin" || a.Reason != "new" ||
+	if !mc.Spec.HubAcceptsClient || !held(mc) || mc.Generation != 2 || a == nil || !a.Accepted || !a.EverAccepted || a.DecidedBy != "admin" || a.Reason != "new" ||
 		!slices.Equal(a.Requesters, []string{"somebody"}) || a.DecidedAt.IsZero() {
 		t.Errorf("accepted: %+v %+v", mc, a)
 	}
 	out = h.put(t, decision("c1", false, because("retired")))
 	mc = h.get(t, "c1")
 	condition := hubAccepted(mc)
-	if out.Spec.Accepted || mc.Spec.HubAcceptsClient || mc.Status.Acceptance.Accepted || mc.Status.Acceptance.Left || !held(mc) ||
+	if out.Spec.Accepted || mc.Spec.HubAcceptsClient || mc.Status.Acceptance.Accepted || !mc.Status.Acceptance.EverAccepted || mc.Status.Acceptance.Left || !held(mc) ||
 		condition == nil || condition.Status != metav1.ConditionFalse || condition.Reason != clusterv1.ReasonHubClusterAdminDenied ||
 		!strings.Contains(condition.Message, "admin") || !strings.Contains(condition.Message, "retired") || condition.ObservedGeneration != mc.Generation {
 		t.Errorf("denied: %+v %+v", mc, condition)
@@ -338,15 +350,13 @@ func TestDeleted(t *testing.T) {
 		t.Errorf("the registration goes last: %v", err)
 	}
 
-	// Of a cluster that never was accepted there is nothing left at once, so that it can be made again.
+	// Of a cluster that never was accepted nothing is left at once, so that another one may have its identity.
 	for range 3 {
 		mc := h.create(t, newCluster("c2", registration.ARNAnnotation, bootARN))
 		if record, err := h.Records.Get(t.Context(), "c2"); err != nil || record.Spec.ManagedClusterUID != mc.UID || record.Spec.IRSA == nil {
 			t.Errorf("got %+v %v", record, err)
 		}
-		if err := clusters.Delete(t.Context(), "c2", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		h.remove(t, "c2")
 		if _, err := h.Records.Get(t.Context(), "c2"); !apierrors.IsNotFound(err) {
 			t.Errorf("got %v", err)
 		}
@@ -387,25 +397,33 @@ func TestFormerCluster(t *testing.T) {
 	}
 }
 
-// TestForgedFinalizer checks that nobody makes a cluster one that was accepted by writing
-// the finalizer which such have: for those, access is revoked and namespaces are removed.
-func TestForgedFinalizer(t *testing.T) {
+// TestFinalizerBeforeAcceptance checks that a ManagedCluster has its finalizer from the start, as on
+// hubs that run OCM, and that it tells nothing about acceptance: who was accepted once has access to
+// revoke and a namespace to remove.
+func TestFinalizerBeforeAcceptance(t *testing.T) {
 	h := startHub(t)
 	mc := newCluster("c1")
-	mc.Finalizers = []string{"example.com/mine", clusterv1.ManagedClusterFinalizer}
+	mc.Finalizers = []string{"example.com/mine"}
+	mc.Status.Acceptance = &clusterv1.Acceptance{EverAccepted: true}
 	h.create(t, mc)
-	if got := h.get(t, "c1"); !slices.Equal(got.Finalizers, []string{"example.com/mine"}) {
-		t.Errorf("created with %v", got.Finalizers)
+	both := []string{"example.com/mine", clusterv1.ManagedClusterFinalizer}
+	if got := h.get(t, "c1"); !slices.Equal(got.Finalizers, both) || registration.OnceAccepted(got) {
+		t.Errorf("created with %v and %+v", got.Finalizers, got.Status.Acceptance)
 	}
-	patch := []byte(`{"metadata":{"finalizers":["` + clusterv1.ManagedClusterFinalizer + `"]}}`)
-	if _, err := h.admin(t).ClusterV1().ManagedClusters().Patch(t.Context(), "c1", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	clusters := h.admin(t).ClusterV1().ManagedClusters()
+	// Whoever replaces the object with what is in a file does not mean to remove it.
+	if _, err := clusters.Patch(t.Context(), "c1", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := h.get(t, "c1"); held(got) {
-		t.Errorf("changed to %v", got.Finalizers)
+	if _, err := clusters.Patch(t.Context(), "c1", types.MergePatchType, []byte(`{"status":{"acceptance":{"accepted":true,"everAccepted":true}}}`), metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.get(t, "c1"); !held(got) || registration.OnceAccepted(got) {
+		t.Errorf("changed to %v and %+v", got.Finalizers, got.Status.Acceptance)
 	}
 	h.put(t, decision("c1", true))
-	if got := h.get(t, "c1"); !held(got) {
-		t.Errorf("accepted with %v", got.Finalizers)
+	h.put(t, decision("c1", false))
+	if got := h.get(t, "c1"); !held(got) || !registration.OnceAccepted(got) {
+		t.Errorf("denied with %v and %+v", got.Finalizers, got.Status.Acceptance)
 	}
 }

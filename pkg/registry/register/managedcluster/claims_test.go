@@ -310,9 +310,7 @@ func TestCrash(t *testing.T) {
 			t.Error("it has no claim")
 		}
 
-		if err := h.admin(t).ClusterV1().ManagedClusters().Delete(t.Context(), "c1", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		h.remove(t, "c1")
 		if err := h.Records.Reserve(t.Context(), someHash, holder("c1", "never")); err != nil {
 			t.Fatal(err)
 		}

@@ -15,6 +15,8 @@ import (
 type AcceptanceApplyConfiguration struct {
 	// Whether the hub accepts the cluster.
 	Accepted *bool `json:"accepted,omitempty"`
+	// Whether the hub has accepted the cluster at any time, so that something may have been made for it.
+	EverAccepted *bool `json:"everAccepted,omitempty"`
 	// User who decided.
 	DecidedBy *string `json:"decidedBy,omitempty"`
 	// When it was decided.
@@ -38,6 +40,14 @@ func Acceptance() *AcceptanceApplyConfiguration {
 // If called multiple times, the Accepted field is set to the value of the last call.
 func (b *AcceptanceApplyConfiguration) WithAccepted(value bool) *AcceptanceApplyConfiguration {
 	b.Accepted = &value
+	return b
+}
+
+// WithEverAccepted sets the EverAccepted field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the EverAccepted field is set to the value of the last call.
+func (b *AcceptanceApplyConfiguration) WithEverAccepted(value bool) *AcceptanceApplyConfiguration {
+	b.EverAccepted = &value
 	return b
 }
 
