@@ -3,7 +3,6 @@ package managedcluster
 import (
 	"context"
 	"slices"
-	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -41,15 +40,7 @@ func keepNamespaces(ctx context.Context, c, old *cluster.ManagedCluster) {
 func shortened(conditions []metav1.Condition) []metav1.Condition {
 	conditions = slices.Clone(conditions)
 	for i := range conditions {
-		message := conditions[i].Message
-		if len(message) <= clusterv1.MaxManagedNamespaceMessage {
-			continue
-		}
-		end := clusterv1.MaxManagedNamespaceMessage
-		for end > 0 && !utf8.RuneStart(message[end]) {
-			end--
-		}
-		conditions[i].Message = message[:end]
+		conditions[i].Message = clusterv1.ShortNamespaceMessage(conditions[i].Message)
 	}
 	return conditions
 }
