@@ -120,7 +120,7 @@ func TestNamespacesOfSets(t *testing.T) {
 	h.updateCluster(t, cluster)
 	h.wantNamespaces(t, "c1", "north/shop", "test/lab")
 	h.updateSet(t, requiring(byRegion("north", "south"), "shop"), 2)
-	cluster = h.wantNamespaces(t, "c1", "test/lab")
+	h.wantNamespaces(t, "c1", "test/lab")
 	if err := h.client.ClusterV1beta2().ManagedClusterSets().Delete(t.Context(), "test", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
