@@ -50,6 +50,7 @@ func TestRegistration(t *testing.T) {
 		"secretdeleted":  testIdentityDeleted,
 		"foreignsecret":  testIdentityOfAnotherCluster,
 		"publicsecret":   testSecretOfThePublicAgent,
+		"namespaces":     testManagedNamespaces,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, f.joiner(t, hub)) })
 	}

@@ -10,12 +10,17 @@ func newResolver(informers informerFactories) (*clustersets.Resolver, error) {
 	return clustersets.NewResolver(sets.ManagedClusterSets(), sets.ManagedClusterSetBindings(), informers.clusters.Cluster().V1().ManagedClusters())
 }
 
-// addClusterSets looks after cluster sets where this server keeps them.
+// addClusterSets looks after cluster sets where this server keeps them, and after what they require on
+// clusters where it keeps these.
 func (s *Server) addClusterSets(resolver *clustersets.Resolver) {
+	sets := s.informers.sets.Cluster().V1beta2()
+	if s.clients.clusters == s.clients.own {
+		s.controllers = append(s.controllers, clustersets.NewNamespaceController(s.clients.clusters.ClusterV1(), resolver,
+			sets.ManagedClusterSets(), s.informers.clusters.Cluster().V1().ManagedClusters()).Run)
+	}
 	if s.clients.sets != s.clients.own {
 		return
 	}
-	sets := s.informers.sets.Cluster().V1beta2()
 	s.controllers = append(s.controllers, clustersets.NewController(s.clients.sets.ClusterV1beta2(), resolver,
 		sets.ManagedClusterSets(), sets.ManagedClusterSetBindings(), s.informers.clusters.Cluster().V1().ManagedClusters()).Run)
 }

@@ -38,6 +38,7 @@ func TestPublicRegistration(t *testing.T) {
 		"an agent with IAM roles":               h.publicRoles,
 		"a cluster that GitOps has accepted":    h.publicGitOps,
 		"a public agent and our clusteradm":     h.publicAndOurs,
+		"namespaces of cluster sets":            h.publicNamespaces,
 		"kubectl on behalf of others":           h.impersonatedDecisions,
 		"kubectl tells the two resources apart": h.publicNames,
 	} {
@@ -240,7 +241,7 @@ func (p *publicRegistration) joins(t *testing.T, h *awsHub) (watched func() *uns
 		"capacity":      map[string]any{"cpu": "8", "memory": "32Gi"},
 		"allocatable":   map[string]any{"cpu": "7", "memory": "30Gi"},
 		"clusterClaims": []any{map[string]any{"name": "id.k8s.io", "value": "b1d3"}},
-		// What newer agents write, and this API does not know.
+		// What no set requires is not listed.
 		"managedNamespaces": []any{map[string]any{"name": "shared", "clusterSet": "default"}},
 	}, metav1.Condition{
 		Type: clusterv1.ManagedClusterConditionAvailable, Status: metav1.ConditionTrue, Reason: "ManagedClusterAvailable", Message: "Managed cluster is available",
@@ -252,6 +253,9 @@ func (p *publicRegistration) joins(t *testing.T, h *awsHub) (watched func() *uns
 		}
 		if kubernetes, _, _ := unstructured.NestedString(object.Object, "status", "version", "kubernetes"); kubernetes != "v1.34.1" {
 			return fmt.Errorf("its version is %q", kubernetes)
+		}
+		if list := listOf(object); len(list) > 0 {
+			return fmt.Errorf("its managed namespaces are %v", list)
 		}
 		return errors.Join(
 			says(object, clusterv1.ManagedClusterConditionHubAccepted, metav1.ConditionTrue, clusterv1.ReasonHubClusterAdminAccepted),

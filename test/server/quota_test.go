@@ -172,10 +172,10 @@ func TestQuotas(t *testing.T) {
 			cluster.Status.ClusterClaims = append(cluster.Status.ClusterClaims, clusterv1.ManagedClusterClaim{Name: fmt.Sprintf("claim-%d", i), Value: "x"})
 		}
 		_, err = clusters.UpdateStatus(t.Context(), cluster, metav1.UpdateOptions{})
-		isLimited(t, "claims", err, "status", "--object-limits=managedclusters.status-items=1000")
-		cluster.Status.ClusterClaims = []clusterv1.ManagedClusterClaim{{Name: "claim", Value: strings.Repeat("x", 200<<10)}}
+		isLimited(t, "claims", err, "status", "--object-limits=managedclusters.status-items=1500")
+		cluster.Status.ClusterClaims = []clusterv1.ManagedClusterClaim{{Name: "claim", Value: strings.Repeat("x", 300<<10)}}
 		_, err = clusters.UpdateStatus(t.Context(), cluster, metav1.UpdateOptions{})
-		isLimited(t, "a large claim", err, "status", "--object-limits=managedclusters.status-bytes=131072")
+		isLimited(t, "a large claim", err, "status", "--object-limits=managedclusters.status-bytes=262144")
 	})
 
 	t.Run("ManifestWorks", func(t *testing.T) {

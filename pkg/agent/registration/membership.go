@@ -2,17 +2,20 @@ package registration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
+	"open-cluster-management.io/hub-apiserver/pkg/agent/managednamespaces"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 )
 
@@ -26,6 +29,9 @@ const (
 	// drainPatience is how long a hub may take to say by the condition Deleting that it deletes what
 	// it delivered. One that does not say so leaves that to the agent.
 	drainPatience = 5 * time.Second
+	// releaseTries is how often a cluster that leaves tries to mark the namespaces that the hub
+	// required as no longer required.
+	releaseTries = 5
 )
 
 // mode is what an agent does at a time.
@@ -48,8 +54,9 @@ type membership struct {
 	again chan struct{}
 	// latest is the own ManagedCluster as the hub last told of it.
 	latest atomic.Pointer[clusterv1.ManagedCluster]
-	// retimed tells that the lease is to be renewed at another period.
-	retimed chan struct{}
+	// retimed tells that the lease is to be renewed at another period, relisted that the hub may require
+	// other namespaces, or has lost what was reported of them.
+	retimed, relisted chan struct{}
 
 	// What follows belongs to run.
 	mode mode
@@ -100,7 +107,7 @@ func (t *task) ended() <-chan struct{} {
 }
 
 func (r *Registrar) newMembership(known *identity, workload Workload) (*membership, error) {
-	m := &membership{Registrar: r, workload: workload, known: known, again: make(chan struct{}, 1), retimed: make(chan struct{}, 1)}
+	m := &membership{Registrar: r, workload: workload, known: known, again: make(chan struct{}, 1), retimed: make(chan struct{}, 1), relisted: make(chan struct{}, 1)}
 	conn, err := r.connect()
 	switch {
 	case err == nil:
@@ -298,21 +305,27 @@ func (m *membership) drain(ctx context.Context, uid types.UID) {
 }
 
 // lookAgain has the own ManagedCluster looked at at once.
-func (m *membership) lookAgain() {
-	select {
-	case m.again <- struct{}{}:
-	default:
-	}
-}
+func (m *membership) lookAgain() { signal(m.again) }
 
 // hear keeps what the hub has told of the own ManagedCluster.
 func (m *membership) hear(cluster *clusterv1.ManagedCluster) {
 	before := m.latest.Swap(cluster)
-	if before == nil || before.Spec.LeaseSeconds() == cluster.Spec.LeaseSeconds() {
+	if before == nil {
 		return
 	}
+	if before.Spec.LeaseSeconds() != cluster.Spec.LeaseSeconds() {
+		signal(m.retimed)
+	}
+	if before.UID != cluster.UID || !before.DeletionTimestamp.Equal(cluster.DeletionTimestamp) ||
+		!equality.Semantic.DeepEqual(before.Status.ManagedNamespaces, cluster.Status.ManagedNamespaces) {
+		signal(m.relisted)
+	}
+}
+
+// signal wakes whoever reads from a channel that holds one signal.
+func signal(to chan<- struct{}) {
 	select {
-	case m.retimed <- struct{}{}:
+	case to <- struct{}{}:
 	default:
 	}
 }
@@ -377,7 +390,11 @@ func (m *membership) work(ctx context.Context) error {
 	defer running.Wait()
 	defer cancel()
 	running.Go(func() { (&heartbeat{membership: m}).run(ctx) })
-	running.Go(func() { newReporter(m).run(ctx) })
+	reporter, err := newReporter(m)
+	if err != nil {
+		return err
+	}
+	running.Go(func() { reporter.run(ctx) })
 	running.Go(func() {
 		m.driver.renew(ctx, m.conn.hub, func(ctx context.Context, known *identity) error { return m.renewed(ctx, m.conn, known) })
 	})
@@ -395,8 +412,15 @@ func (m *membership) leave(ctx context.Context) {
 		}
 		logger := klog.FromContext(ctx)
 		waits := pauses{first: firstPause, most: mostPause}
-		for {
+		for tries := 1; ; tries++ {
 			err := m.workload.Remove(ctx, m.hub)
+			if released := managednamespaces.Release(ctx, m.config.Managed, m.hub.Hash); released != nil && ctx.Err() == nil {
+				logger.Error(released, "Namespaces keep the label of the hub that required them", "tries", tries)
+				// A cluster whose admission refuses to change a label still leaves.
+				if tries < releaseTries {
+					err = errors.Join(err, released)
+				}
+			}
 			if err == nil {
 				logger.Info("Removed what the hub had applied", "cluster", m.config.ClusterName)
 				return nil

@@ -3,9 +3,11 @@ package registration
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,12 +18,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 
+	"open-cluster-management.io/hub-apiserver/pkg/agent/managednamespaces"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 )
 
@@ -54,7 +58,11 @@ var clusterClaims = schema.GroupVersionResource{Group: "cluster.open-cluster-man
 // reporter reports on the hub how the cluster is.
 type reporter struct {
 	*membership
-	nodes     cache.SharedIndexInformer
+	nodes cache.SharedIndexInformer
+	// namespaces keeps the namespaces that the hub requires.
+	namespaces *managednamespaces.Keeper
+	// due is signalled when there is something to report at once.
+	due       chan struct{}
 	complaint string
 }
 
@@ -64,15 +72,78 @@ type observed struct {
 	version               string
 	capacity, allocatable clusterv1.ResourceList
 	claims                []clusterv1.ManagedClusterClaim
+	// namespaces returns the condition of a namespace that the hub requires, if it is known; may be nil.
+	namespaces func(name string) (metav1.Condition, bool)
 	// claimsKnown and resourcesKnown are whether the last two could be read; what cannot
 	// be read is left as it was reported.
 	claimsKnown, resourcesKnown bool
 }
 
-func newReporter(m *membership) *reporter {
-	r := &reporter{membership: m}
+func newReporter(m *membership) (*reporter, error) {
+	r := &reporter{membership: m, due: make(chan struct{}, 1)}
 	r.nodes = coreinformers.NewNodeInformer(m.config.Managed, 0, cache.Indexers{})
-	return r
+	var err error
+	r.namespaces, err = managednamespaces.New(managednamespaces.Config{HubHash: m.hub.Hash, Managed: m.config.Managed, Changed: r.namespacesChanged})
+	return r, err
+}
+
+// followNamespaces has the namespaces kept that the hub requires, until ctx ends.
+func (r *reporter) followNamespaces(ctx context.Context) {
+	var keeping sync.WaitGroup
+	defer keeping.Wait()
+	keeping.Go(func() { r.namespaces.Run(ctx) })
+	for {
+		if cluster := r.latest.Load(); cluster != nil {
+			r.namespaces.Require(requiredNamespaces(cluster))
+			r.namespacesChanged()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.relisted:
+		}
+	}
+}
+
+// requiredNamespaces returns the namespaces that the hub requires: none on a cluster that it deletes.
+func requiredNamespaces(cluster *clusterv1.ManagedCluster) sets.Set[string] {
+	names := sets.New[string]()
+	if cluster.DeletionTimestamp == nil {
+		for _, namespace := range cluster.Status.ManagedNamespaces {
+			names.Insert(namespace.Name)
+		}
+	}
+	return names
+}
+
+// namespacesChanged has a report made if the hub does not know how the namespaces are.
+func (r *reporter) namespacesChanged() {
+	if cluster := r.latest.Load(); cluster != nil && namespaceReport(cluster.Status.ManagedNamespaces, r.namespaces.Condition) != nil {
+		signal(r.due)
+	}
+}
+
+// namespaceReport returns the list with the conditions that namespaces have, or nil if it has them already.
+// A namespace that is reported as available is not reported again for another message.
+func namespaceReport(listed []clusterv1.ClusterSetManagedNamespaceConfig, condition func(string) (metav1.Condition, bool)) []clusterv1.ClusterSetManagedNamespaceConfig {
+	changed := false
+	report := slices.Clone(listed)
+	for i := range report {
+		now, known := condition(report[i].Name)
+		if !known {
+			continue
+		}
+		before := meta.FindStatusCondition(report[i].Conditions, now.Type)
+		if before != nil && before.Status == now.Status && before.Reason == now.Reason && (before.Message == now.Message || now.Status == metav1.ConditionTrue) {
+			continue
+		}
+		report[i].Conditions = slices.Clone(report[i].Conditions)
+		changed = meta.SetStatusCondition(&report[i].Conditions, now) || changed
+	}
+	if !changed {
+		return nil
+	}
+	return report
 }
 
 // keepResources keeps of a node what is counted.
@@ -101,6 +172,12 @@ func (r *reporter) run(ctx context.Context) {
 		r.nodes.RunWithContext(ctx)
 	}()
 	defer func() { <-watching }()
+	following := make(chan struct{})
+	go func() {
+		defer close(following)
+		r.followNamespaces(ctx)
+	}()
+	defer func() { <-following }()
 	retries := pauses{first: firstPause, most: mostPause}
 	for {
 		err := r.report(ctx, r.observe(ctx))
@@ -119,7 +196,7 @@ func (r *reporter) run(ctx context.Context) {
 			}
 			r.suspect(err)
 		}
-		if !pause(ctx, delay, nil) {
+		if !pause(ctx, delay, r.due) {
 			return
 		}
 	}
@@ -132,7 +209,7 @@ func (r *reporter) observe(ctx context.Context) *observed {
 	seen := &observed{available: metav1.Condition{
 		Type: clusterv1.ManagedClusterConditionAvailable, Status: metav1.ConditionTrue,
 		Reason: reasonAvailable, Message: "The API server of the cluster is ready",
-	}, workers: r.workers()}
+	}, workers: r.workers(), namespaces: r.namespaces.Condition}
 	if err := r.ready(ctx); err != nil {
 		seen.available.Status, seen.available.Reason = metav1.ConditionFalse, reasonNotAvailable
 		seen.available.Message = fmt.Sprintf("The API server of the cluster is not ready: %v", err)
@@ -151,10 +228,15 @@ func (r *reporter) observe(ctx context.Context) *observed {
 
 // workers returns whether the workers of the agent return.
 func (r *reporter) workers() metav1.Condition {
+	var stuck []error
 	if r.config.Stuck != nil {
-		if err := r.config.Stuck(); err != nil {
-			return metav1.Condition{Type: conditionWorkers, Status: metav1.ConditionFalse, Reason: reasonStuck, Message: err.Error()}
-		}
+		stuck = append(stuck, r.config.Stuck())
+	}
+	if r.namespaces != nil {
+		stuck = append(stuck, r.namespaces.Stuck())
+	}
+	if err := errors.Join(stuck...); err != nil {
+		return metav1.Condition{Type: conditionWorkers, Status: metav1.ConditionFalse, Reason: reasonStuck, Message: err.Error()}
 	}
 	return metav1.Condition{Type: conditionWorkers, Status: metav1.ConditionTrue, Reason: reasonResponding, Message: "The workers of the agent return"}
 }
@@ -290,6 +372,11 @@ func difference(status *clusterv1.ManagedClusterStatus, seen *observed) map[stri
 	}
 	if seen.claimsKnown && !equality.Semantic.DeepEqual(status.ClusterClaims, seen.claims) {
 		change["clusterClaims"] = seen.claims
+	}
+	if seen.namespaces != nil {
+		if report := namespaceReport(status.ManagedNamespaces, seen.namespaces); report != nil {
+			change["managedNamespaces"] = report
+		}
 	}
 	return change
 }

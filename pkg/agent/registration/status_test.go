@@ -10,6 +10,56 @@ import (
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 )
 
+// TestNamespaceReport reports the namespaces that a hub requires, when the hub does not know how they are.
+func TestNamespaceReport(t *testing.T) {
+	condition := func(status metav1.ConditionStatus, message string) metav1.Condition {
+		reason := clusterv1.ReasonNamespaceApplied
+		if status == metav1.ConditionFalse {
+			reason = clusterv1.ReasonNamespaceApplyFailed
+		}
+		return metav1.Condition{Type: clusterv1.ConditionNamespaceAvailable, Status: status, Reason: reason, Message: message}
+	}
+	now := map[string]metav1.Condition{"shop": condition(metav1.ConditionTrue, "mine"), "bank": condition(metav1.ConditionFalse, "no")}
+	known := func(name string) (metav1.Condition, bool) {
+		found, ok := now[name]
+		return found, ok
+	}
+	listed := func(name string, conditions ...metav1.Condition) clusterv1.ClusterSetManagedNamespaceConfig {
+		return clusterv1.ClusterSetManagedNamespaceConfig{ClusterSet: "prod", Name: name, Conditions: conditions}
+	}
+	other := metav1.Condition{Type: "Other", Status: metav1.ConditionTrue, Reason: "Other"}
+	for name, test := range map[string]struct {
+		listed []clusterv1.ClusterSetManagedNamespaceConfig
+		want   bool
+	}{
+		"nothing is listed":             {},
+		"not handled yet":               {listed: []clusterv1.ClusterSetManagedNamespaceConfig{listed("post")}},
+		"not reported":                  {listed: []clusterv1.ClusterSetManagedNamespaceConfig{listed("shop")}, want: true},
+		"one of two is not reported":    {listed: []clusterv1.ClusterSetManagedNamespaceConfig{listed("shop", now["shop"]), listed("bank", other)}, want: true},
+		"reported":                      {listed: []clusterv1.ClusterSetManagedNamespaceConfig{listed("shop", other, now["shop"]), listed("bank", now["bank"])}},
+		"available in other words":      {listed: []clusterv1.ClusterSetManagedNamespaceConfig{listed("shop", condition(metav1.ConditionTrue, "of another agent"))}},
+		"failing for another cause":     {listed: []clusterv1.ClusterSetManagedNamespaceConfig{listed("bank", condition(metav1.ConditionFalse, "yes"))}, want: true},
+		"failing that was available":    {listed: []clusterv1.ClusterSetManagedNamespaceConfig{listed("bank", condition(metav1.ConditionTrue, "no"))}, want: true},
+		"of two sets, one not reported": {listed: []clusterv1.ClusterSetManagedNamespaceConfig{{ClusterSet: "global", Name: "shop"}, listed("shop", now["shop"])}, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			report := namespaceReport(test.listed, known)
+			if (report != nil) != test.want {
+				t.Fatalf("namespaceReport(%v) = %v, want a report: %t", test.listed, report, test.want)
+			}
+			for i, namespace := range report {
+				got := meta.FindStatusCondition(namespace.Conditions, clusterv1.ConditionNamespaceAvailable)
+				if got == nil || got.Status != now[namespace.Name].Status || got.Message != now[namespace.Name].Message {
+					t.Errorf("the condition of %s is %v, want %v", namespace.Name, got, now[namespace.Name])
+				}
+				if before := test.listed[i]; len(before.Conditions) > 0 && before.Conditions[0].Type == other.Type && meta.FindStatusCondition(namespace.Conditions, other.Type) == nil {
+					t.Errorf("%s has lost the condition %s", namespace.Name, other.Type)
+				}
+			}
+		})
+	}
+}
+
 // TestStuckWorkersAreReported reports a cluster several times, as its workers are.
 func TestStuckWorkersAreReported(t *testing.T) {
 	var stuck error

@@ -62,6 +62,15 @@ type ManagedClusterStatus struct {
 	Version       ManagedClusterVersion
 	ClusterClaims []ManagedClusterClaim
 	Acceptance    *Acceptance
+
+	ManagedNamespaces []ClusterSetManagedNamespaceConfig
+}
+
+// ClusterSetManagedNamespaceConfig is a namespace that a set of a cluster requires on it.
+type ClusterSetManagedNamespaceConfig struct {
+	Name       string
+	ClusterSet string
+	Conditions []metav1.Condition
 }
 
 // Acceptance is who decided whether the hub accepts a cluster.

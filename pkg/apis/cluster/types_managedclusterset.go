@@ -18,6 +18,13 @@ type ManagedClusterSet struct {
 // ManagedClusterSetSpec says which clusters are in a set.
 type ManagedClusterSetSpec struct {
 	ClusterSelector ManagedClusterSelector
+
+	ManagedNamespaces []ManagedNamespaceConfig
+}
+
+// ManagedNamespaceConfig is a namespace on the clusters of a set.
+type ManagedNamespaceConfig struct {
+	Name string
 }
 
 // ManagedClusterSelector selects the clusters of a set.

@@ -234,6 +234,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &clusterv1.AcceptanceApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("ClientConfig"):
 		return &clusterv1.ClientConfigApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("ClusterSetManagedNamespaceConfig"):
+		return &clusterv1.ClusterSetManagedNamespaceConfigApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("ManagedCluster"):
 		return &clusterv1.ManagedClusterApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("ManagedClusterClaim"):
@@ -262,6 +264,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &clusterv1beta2.ManagedClusterSetSpecApplyConfiguration{}
 	case v1beta2.SchemeGroupVersion.WithKind("ManagedClusterSetStatus"):
 		return &clusterv1beta2.ManagedClusterSetStatusApplyConfiguration{}
+	case v1beta2.SchemeGroupVersion.WithKind("ManagedNamespaceConfig"):
+		return &clusterv1beta2.ManagedNamespaceConfigApplyConfiguration{}
 
 		// Group=rbac.open-cluster-management.io, Version=v1alpha1
 	case rbacv1alpha1.SchemeGroupVersion.WithKind("Approval"):

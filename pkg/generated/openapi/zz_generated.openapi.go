@@ -207,6 +207,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		authenticationv1beta1.TokenSecretReference{}.OpenAPIModelName():              schema_pkg_apis_authentication_v1beta1_TokenSecretReference(ref),
 		clusterv1.Acceptance{}.OpenAPIModelName():                                    schema_pkg_apis_cluster_v1_Acceptance(ref),
 		clusterv1.ClientConfig{}.OpenAPIModelName():                                  schema_pkg_apis_cluster_v1_ClientConfig(ref),
+		clusterv1.ClusterSetManagedNamespaceConfig{}.OpenAPIModelName():              schema_pkg_apis_cluster_v1_ClusterSetManagedNamespaceConfig(ref),
 		clusterv1.ManagedCluster{}.OpenAPIModelName():                                schema_pkg_apis_cluster_v1_ManagedCluster(ref),
 		clusterv1.ManagedClusterClaim{}.OpenAPIModelName():                           schema_pkg_apis_cluster_v1_ManagedClusterClaim(ref),
 		clusterv1.ManagedClusterList{}.OpenAPIModelName():                            schema_pkg_apis_cluster_v1_ManagedClusterList(ref),
@@ -223,6 +224,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1beta2.ManagedClusterSetList{}.OpenAPIModelName():                           schema_pkg_apis_cluster_v1beta2_ManagedClusterSetList(ref),
 		v1beta2.ManagedClusterSetSpec{}.OpenAPIModelName():                           schema_pkg_apis_cluster_v1beta2_ManagedClusterSetSpec(ref),
 		v1beta2.ManagedClusterSetStatus{}.OpenAPIModelName():                         schema_pkg_apis_cluster_v1beta2_ManagedClusterSetStatus(ref),
+		v1beta2.ManagedNamespaceConfig{}.OpenAPIModelName():                          schema_pkg_apis_cluster_v1beta2_ManagedNamespaceConfig(ref),
 		proxyv1alpha1.ManagedServiceAccount{}.OpenAPIModelName():                     schema_pkg_apis_proxy_v1alpha1_ManagedServiceAccount(ref),
 		proxyv1alpha1.ManagedServiceAccountList{}.OpenAPIModelName():                 schema_pkg_apis_proxy_v1alpha1_ManagedServiceAccountList(ref),
 		proxyv1beta1.ClusterStatus{}.OpenAPIModelName():                              schema_pkg_apis_proxy_v1beta1_ClusterStatus(ref),
@@ -8592,6 +8594,59 @@ func schema_pkg_apis_cluster_v1_ClientConfig(ref common.ReferenceCallback) commo
 	}
 }
 
+func schema_pkg_apis_cluster_v1_ClusterSetManagedNamespaceConfig(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ClusterSetManagedNamespaceConfig is a namespace that a ManagedClusterSet of a cluster requires on it.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name of the namespace.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"clusterSet": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name of the ManagedClusterSet that lists the namespace.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"type",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The state of the namespace, as the agent reports it. The known type is NamespaceAvailable. The server stores at most 4 conditions, and the first 256 bytes of each message.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(metav1.Condition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"name", "clusterSet"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Condition{}.OpenAPIModelName()},
+	}
+}
+
 func schema_pkg_apis_cluster_v1_ManagedCluster(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -8881,11 +8936,33 @@ func schema_pkg_apis_cluster_v1_ManagedClusterStatus(ref common.ReferenceCallbac
 							Ref:         ref(clusterv1.Acceptance{}.OpenAPIModelName()),
 						},
 					},
+					"managedNamespaces": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"clusterSet",
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The namespaces that the ManagedClusterSets of the cluster require on it, by set and name. The server lists them; the agent creates them and reports their conditions. The server lists at most 200; if there are more, the condition ManagedNamespacesListed is False.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(clusterv1.ClusterSetManagedNamespaceConfig{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
 				},
 			},
 		},
 		Dependencies: []string{
-			resource.Quantity{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), clusterv1.Acceptance{}.OpenAPIModelName(), clusterv1.ManagedClusterClaim{}.OpenAPIModelName(), clusterv1.ManagedClusterVersion{}.OpenAPIModelName()},
+			resource.Quantity{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), clusterv1.Acceptance{}.OpenAPIModelName(), clusterv1.ClusterSetManagedNamespaceConfig{}.OpenAPIModelName(), clusterv1.ManagedClusterClaim{}.OpenAPIModelName(), clusterv1.ManagedClusterVersion{}.OpenAPIModelName()},
 	}
 }
 
@@ -9260,11 +9337,32 @@ func schema_pkg_apis_cluster_v1beta2_ManagedClusterSetSpec(ref common.ReferenceC
 							Ref:         ref(v1beta2.ManagedClusterSelector{}.OpenAPIModelName()),
 						},
 					},
+					"managedNamespaces": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Namespaces that the agent of each cluster of the set creates and labels there, at most 100. A namespace that is removed from this list stays on the clusters; only its label changes.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1beta2.ManagedNamespaceConfig{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
 				},
 			},
 		},
 		Dependencies: []string{
-			v1beta2.ManagedClusterSelector{}.OpenAPIModelName()},
+			v1beta2.ManagedClusterSelector{}.OpenAPIModelName(), v1beta2.ManagedNamespaceConfig{}.OpenAPIModelName()},
 	}
 }
 
@@ -9303,6 +9401,28 @@ func schema_pkg_apis_cluster_v1beta2_ManagedClusterSetStatus(ref common.Referenc
 		},
 		Dependencies: []string{
 			metav1.Condition{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_cluster_v1beta2_ManagedNamespaceConfig(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ManagedNamespaceConfig is a namespace on the clusters of a set.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name of the namespace, a DNS label.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name"},
+			},
+		},
 	}
 }
 

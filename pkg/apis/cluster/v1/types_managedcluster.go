@@ -54,6 +54,31 @@ const (
 	ManagedClusterConditionAvailable = "ManagedClusterConditionAvailable"
 	// ManagedClusterConditionClockSynced is True while the clocks of hub and cluster agree.
 	ManagedClusterConditionClockSynced = "ManagedClusterConditionClockSynced"
+	// ManagedClusterConditionNamespacesListed is False while the sets of the cluster require more
+	// namespaces than status.managedNamespaces can list. Other clusters do not have it.
+	ManagedClusterConditionNamespacesListed = "ManagedNamespacesListed"
+)
+
+// ReasonTooManyNamespaces is the reason of the condition ManagedNamespacesListed.
+const ReasonTooManyNamespaces = "TooManyNamespaces"
+
+// MaxManagedNamespaces is how many namespaces the status of one ManagedCluster lists.
+const MaxManagedNamespaces = 200
+
+// MaxManagedNamespaceConditions is how many conditions a listed namespace may have, and
+// MaxManagedNamespaceMessage how many bytes of the message of each are stored.
+const (
+	MaxManagedNamespaceConditions = 4
+	MaxManagedNamespaceMessage    = 256
+)
+
+// Condition of a managed namespace, and its reasons.
+const (
+	// ConditionNamespaceAvailable is True once the agent has created and labelled the namespace.
+	ConditionNamespaceAvailable = "NamespaceAvailable"
+	// ReasonNamespaceApplied and ReasonNamespaceApplyFailed are its reasons.
+	ReasonNamespaceApplied     = "NamespaceApplied"
+	ReasonNamespaceApplyFailed = "NamespaceApplyFailed"
 )
 
 // +genclient
@@ -180,6 +205,31 @@ type ManagedClusterStatus struct {
 	// Who decided whether the hub accepts the cluster. Set by the server.
 	// +optional
 	Acceptance *Acceptance `json:"acceptance,omitempty"`
+
+	// The namespaces that the ManagedClusterSets of the cluster require on it, by set and
+	// name. The server lists them; the agent creates them and reports their conditions. The server lists
+	// at most 200; if there are more, the condition ManagedNamespacesListed is False.
+	// +optional
+	// +listType=map
+	// +listMapKey=clusterSet
+	// +listMapKey=name
+	ManagedNamespaces []ClusterSetManagedNamespaceConfig `json:"managedNamespaces,omitempty"`
+}
+
+// ClusterSetManagedNamespaceConfig is a namespace that a ManagedClusterSet of a cluster requires on it.
+type ClusterSetManagedNamespaceConfig struct {
+	// Name of the namespace.
+	Name string `json:"name"`
+
+	// Name of the ManagedClusterSet that lists the namespace.
+	ClusterSet string `json:"clusterSet"`
+
+	// The state of the namespace, as the agent reports it. The known type is NamespaceAvailable.
+	// The server stores at most 4 conditions, and the first 256 bytes of each message.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // Acceptance is who decided whether the hub accepts a cluster.

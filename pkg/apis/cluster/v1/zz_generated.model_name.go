@@ -18,6 +18,11 @@ func (in ClientConfig) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ClusterSetManagedNamespaceConfig) OpenAPIModelName() string {
+	return "io.open-cluster-management.cluster.v1.ClusterSetManagedNamespaceConfig"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in ManagedCluster) OpenAPIModelName() string {
 	return "io.open-cluster-management.cluster.v1.ManagedCluster"
 }

@@ -15,6 +15,9 @@ const (
 	GlobalClusterSet = "global"
 )
 
+// MaxManagedNamespaces is how many namespaces a ManagedClusterSet may list.
+const MaxManagedNamespaces = 100
+
 const (
 	// ConditionClusterSetEmpty is True while a ManagedClusterSet has no clusters.
 	ConditionClusterSetEmpty = "ClusterSetEmpty"
@@ -51,6 +54,19 @@ type ManagedClusterSetSpec struct {
 	// What selects the clusters.
 	// +optional
 	ClusterSelector ManagedClusterSelector `json:"clusterSelector,omitempty"`
+
+	// Namespaces that the agent of each cluster of the set creates and labels there, at most 100. A
+	// namespace that is removed from this list stays on the clusters; only its label changes.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	ManagedNamespaces []ManagedNamespaceConfig `json:"managedNamespaces,omitempty"`
+}
+
+// ManagedNamespaceConfig is a namespace on the clusters of a set.
+type ManagedNamespaceConfig struct {
+	// Name of the namespace, a DNS label.
+	Name string `json:"name"`
 }
 
 // ManagedClusterSelector selects the clusters of a set.

@@ -51,3 +51,8 @@ func (in ManagedClusterSetSpec) OpenAPIModelName() string {
 func (in ManagedClusterSetStatus) OpenAPIModelName() string {
 	return "io.open-cluster-management.cluster.v1beta2.ManagedClusterSetStatus"
 }
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ManagedNamespaceConfig) OpenAPIModelName() string {
+	return "io.open-cluster-management.cluster.v1beta2.ManagedNamespaceConfig"
+}

@@ -143,6 +143,14 @@ func validateStatus(status *cluster.ManagedClusterStatus) field.ErrorList {
 		}
 		taken[claim.Name] = true
 	}
+	for i, namespace := range status.ManagedNamespaces {
+		path := fldPath.Child("managedNamespaces").Index(i).Child("conditions")
+		if count := len(namespace.Conditions); count > clusterv1.MaxManagedNamespaceConditions {
+			errs = append(errs, field.TooMany(path, count, clusterv1.MaxManagedNamespaceConditions))
+			continue
+		}
+		errs = append(errs, metav1validation.ValidateConditions(namespace.Conditions, path)...)
+	}
 	return errs
 }
 

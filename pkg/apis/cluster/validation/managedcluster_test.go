@@ -155,6 +155,24 @@ func TestStatus(t *testing.T) {
 	fieldtest.Check(t, ValidateManagedClusterStatusUpdate(mc, mc.DeepCopy()))
 }
 
+func TestStatusOfNamespaces(t *testing.T) {
+	condition := func(kind string) metav1.Condition {
+		return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "NamespaceApplied", LastTransitionTime: metav1.Now()}
+	}
+	old := named("cluster1")
+	mc := old.DeepCopy()
+	mc.Status.ManagedNamespaces = []cluster.ClusterSetManagedNamespaceConfig{
+		{Name: "shop", ClusterSet: "prod", Conditions: []metav1.Condition{condition("NamespaceAvailable"), condition("B"), condition("C"), condition("D")}},
+		{Name: "shop", ClusterSet: "global"},
+	}
+	fieldtest.Check(t, ValidateManagedClusterStatusUpdate(mc, old))
+	mc.Status.ManagedNamespaces[0].Conditions = append(mc.Status.ManagedNamespaces[0].Conditions, condition("E"))
+	mc.Status.ManagedNamespaces[1].Conditions = []metav1.Condition{{Type: "NamespaceAvailable", Status: metav1.ConditionTrue, Reason: "NamespaceApplied"}}
+	fieldtest.Check(t, ValidateManagedClusterStatusUpdate(mc, old),
+		"status.managedNamespaces[0].conditions: Too many",
+		"status.managedNamespaces[1].conditions[0].lastTransitionTime: Required value")
+}
+
 func TestExampleIsValid(t *testing.T) {
 	data, err := os.ReadFile("../../../../artifacts/example/managedcluster.yaml")
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 // ValidateManagedClusterSet checks a ManagedClusterSet that is about to be created.
 func ValidateManagedClusterSet(set *cluster.ManagedClusterSet) field.ErrorList {
 	errs := apivalidation.ValidateObjectMeta(&set.ObjectMeta, false, validateSetName, field.NewPath("metadata"))
-	return append(errs, validateSelector(set)...)
+	return append(errs, validateSetSpec(set)...)
 }
 
 // ValidateManagedClusterSetUpdate checks an update of a ManagedClusterSet. Bad
@@ -27,7 +27,7 @@ func ValidateManagedClusterSetUpdate(set, old *cluster.ManagedClusterSet) field.
 	if apiequality.Semantic.DeepEqual(set.Spec, old.Spec) {
 		return nil
 	}
-	errs := setWithoutOldErrors(validateSelector(set), validateSelector(old), set, old)
+	errs := setWithoutOldErrors(validateSetSpec(set), validateSetSpec(old), set, old)
 	return append(errs, apivalidation.ValidateImmutableField(set.Spec.ClusterSelector.SelectorType,
 		old.Spec.ClusterSelector.SelectorType, selectorPath.Child("selectorType"))...)
 }
@@ -35,6 +35,35 @@ func ValidateManagedClusterSetUpdate(set, old *cluster.ManagedClusterSet) field.
 // ValidateManagedClusterSetStatusUpdate checks an update of the status of a ManagedClusterSet.
 func ValidateManagedClusterSetStatusUpdate(set, old *cluster.ManagedClusterSet) field.ErrorList {
 	return setWithoutOldErrors(validateConditions(set.Status.Conditions), validateConditions(old.Status.Conditions), set, old)
+}
+
+var namespacesPath = field.NewPath("spec", "managedNamespaces")
+
+func validateSetSpec(set *cluster.ManagedClusterSet) field.ErrorList {
+	return append(validateSelector(set), validateManagedNamespaces(set.Spec.ManagedNamespaces)...)
+}
+
+func validateManagedNamespaces(namespaces []cluster.ManagedNamespaceConfig) field.ErrorList {
+	if count := len(namespaces); count > clusterv1beta2.MaxManagedNamespaces {
+		return field.ErrorList{field.TooMany(namespacesPath, count, clusterv1beta2.MaxManagedNamespaces)}
+	}
+	var errs field.ErrorList
+	taken := map[string]bool{}
+	for i, namespace := range namespaces {
+		path := namespacesPath.Index(i).Child("name")
+		switch name := namespace.Name; {
+		case name == "":
+			errs = append(errs, field.Required(path, ""))
+		case taken[name]:
+			errs = append(errs, field.Duplicate(path, name))
+		default:
+			for _, message := range apivalidation.ValidateNamespaceName(name, false) {
+				errs = append(errs, field.Invalid(path, name, message))
+			}
+		}
+		taken[namespace.Name] = true
+	}
+	return errs
 }
 
 var selectorPath = field.NewPath("spec", "clusterSelector")

@@ -1,6 +1,7 @@
 package validation
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -71,6 +72,40 @@ func TestSelector(t *testing.T) {
 			fieldtest.Check(t, ValidateManagedClusterSet(test.set), test.want...)
 		})
 	}
+}
+
+func TestSetNamespaces(t *testing.T) {
+	with := func(names ...string) *cluster.ManagedClusterSet {
+		s := set("prod", cluster.ExclusiveClusterSetLabel, nil)
+		for _, name := range names {
+			s.Spec.ManagedNamespaces = append(s.Spec.ManagedNamespaces, cluster.ManagedNamespaceConfig{Name: name})
+		}
+		return s
+	}
+	var many []string
+	for i := range clusterv1beta2.MaxManagedNamespaces + 1 {
+		many = append(many, fmt.Sprintf("n-%d", i))
+	}
+	const path = "spec.managedNamespaces"
+	for name, test := range map[string]struct {
+		names []string
+		want  []string
+	}{
+		"valid":              {names: []string{"shop", "1", strings.Repeat("a", 63)}},
+		"no labels":          {names: []string{"Shop", "a.b", "-a", strings.Repeat("a", 64)}, want: []string{path + "[0].name: Invalid value", path + "[1].name: Invalid value", path + "[2].name: Invalid value", path + "[3].name: Invalid value"}},
+		"no name":            {names: []string{""}, want: []string{path + "[0].name: Required value"}},
+		"twice":              {names: []string{"shop", "bank", "shop"}, want: []string{path + "[2].name: Duplicate value"}},
+		"as many as allowed": {names: many[1:]},
+		"too many":           {names: many, want: []string{path + ": Too many"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fieldtest.Check(t, ValidateManagedClusterSet(with(test.names...)), test.want...)
+			fieldtest.Check(t, ValidateManagedClusterSetUpdate(with(test.names...), with()), test.want...)
+		})
+	}
+	// A set that was stored without these rules stays usable, and cannot become worse.
+	fieldtest.Check(t, ValidateManagedClusterSetUpdate(with("Shop", "bank"), with("Shop")))
+	fieldtest.Check(t, ValidateManagedClusterSetUpdate(with("Shop", "Bank"), with("Shop")), path+"[1].name: Invalid value")
 }
 
 func TestSetUpdate(t *testing.T) {

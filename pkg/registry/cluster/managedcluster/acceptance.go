@@ -112,13 +112,15 @@ func setRequestedBy(c *cluster.ManagedCluster, name string) {
 }
 
 // keepOwnConditions keeps the conditions that only the server may write as they are stored:
-// whether the hub accepts the cluster, and how far its deletion is.
+// whether the hub accepts the cluster, how far its deletion is, and whether all its managed
+// namespaces are listed.
 func keepOwnConditions(ctx context.Context, c, old *cluster.ManagedCluster) {
 	if callerName(ctx) == user.APIServerUser {
 		return
 	}
 	keepCondition(c, old, clusterv1.ManagedClusterConditionHubAccepted)
 	keepCondition(c, old, clusterv1.ManagedClusterConditionDeleting)
+	keepCondition(c, old, clusterv1.ManagedClusterConditionNamespacesListed)
 }
 
 func keepCondition(c, old *cluster.ManagedCluster, kind string) {

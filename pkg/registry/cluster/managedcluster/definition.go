@@ -62,6 +62,7 @@ func Definition(o Options) definition.Resource {
 			PrepareForStatusUpdate: func(ctx context.Context, c, old *cluster.ManagedCluster) {
 				if registered {
 					keepOwnConditions(ctx, c, old)
+					keepNamespaces(ctx, c, old)
 				}
 			},
 			Validate:             validation.ValidateManagedCluster,
@@ -78,7 +79,9 @@ func Definition(o Options) definition.Resource {
 			}
 			return wrapped
 		},
-		Limits: quota.ObjectLimits{AnnotationBytes: 128 << 10},
+		// The list of managed namespaces, with a condition of each, leaves the agent as much room as
+		// the defaults.
+		Limits: quota.ObjectLimits{AnnotationBytes: 128 << 10, StatusBytes: 256 << 10, StatusItems: 1500},
 		Columns: definition.Columns[*cluster.ManagedCluster]{
 			{Name: "Hub Accepted", Description: "Whether the hub accepts the cluster.", Value: func(c *cluster.ManagedCluster) any {
 				return strconv.FormatBool(c.Spec.HubAcceptsClient)

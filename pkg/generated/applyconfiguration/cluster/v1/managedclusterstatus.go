@@ -27,6 +27,10 @@ type ManagedClusterStatusApplyConfiguration struct {
 	ClusterClaims []ManagedClusterClaimApplyConfiguration `json:"clusterClaims,omitempty"`
 	// Who decided whether the hub accepts the cluster. Set by the server.
 	Acceptance *AcceptanceApplyConfiguration `json:"acceptance,omitempty"`
+	// The namespaces that the ManagedClusterSets of the cluster require on it, by set and
+	// name. The server lists them; the agent creates them and reports their conditions. The server lists
+	// at most 200; if there are more, the condition ManagedNamespacesListed is False.
+	ManagedNamespaces []ClusterSetManagedNamespaceConfigApplyConfiguration `json:"managedNamespaces,omitempty"`
 }
 
 // ManagedClusterStatusApplyConfiguration constructs a declarative configuration of the ManagedClusterStatus type for use with
@@ -90,5 +94,18 @@ func (b *ManagedClusterStatusApplyConfiguration) WithClusterClaims(values ...*Ma
 // If called multiple times, the Acceptance field is set to the value of the last call.
 func (b *ManagedClusterStatusApplyConfiguration) WithAcceptance(value *AcceptanceApplyConfiguration) *ManagedClusterStatusApplyConfiguration {
 	b.Acceptance = value
+	return b
+}
+
+// WithManagedNamespaces adds the given value to the ManagedNamespaces field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the ManagedNamespaces field.
+func (b *ManagedClusterStatusApplyConfiguration) WithManagedNamespaces(values ...*ClusterSetManagedNamespaceConfigApplyConfiguration) *ManagedClusterStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithManagedNamespaces")
+		}
+		b.ManagedNamespaces = append(b.ManagedNamespaces, *values[i])
+	}
 	return b
 }

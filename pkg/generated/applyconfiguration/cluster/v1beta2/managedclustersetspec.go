@@ -11,6 +11,9 @@ package v1beta2
 type ManagedClusterSetSpecApplyConfiguration struct {
 	// What selects the clusters.
 	ClusterSelector *ManagedClusterSelectorApplyConfiguration `json:"clusterSelector,omitempty"`
+	// Namespaces that the agent of each cluster of the set creates and labels there, at most 100. A
+	// namespace that is removed from this list stays on the clusters; only its label changes.
+	ManagedNamespaces []ManagedNamespaceConfigApplyConfiguration `json:"managedNamespaces,omitempty"`
 }
 
 // ManagedClusterSetSpecApplyConfiguration constructs a declarative configuration of the ManagedClusterSetSpec type for use with
@@ -24,5 +27,18 @@ func ManagedClusterSetSpec() *ManagedClusterSetSpecApplyConfiguration {
 // If called multiple times, the ClusterSelector field is set to the value of the last call.
 func (b *ManagedClusterSetSpecApplyConfiguration) WithClusterSelector(value *ManagedClusterSelectorApplyConfiguration) *ManagedClusterSetSpecApplyConfiguration {
 	b.ClusterSelector = value
+	return b
+}
+
+// WithManagedNamespaces adds the given value to the ManagedNamespaces field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the ManagedNamespaces field.
+func (b *ManagedClusterSetSpecApplyConfiguration) WithManagedNamespaces(values ...*ManagedNamespaceConfigApplyConfiguration) *ManagedClusterSetSpecApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithManagedNamespaces")
+		}
+		b.ManagedNamespaces = append(b.ManagedNamespaces, *values[i])
+	}
 	return b
 }

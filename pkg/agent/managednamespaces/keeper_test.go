@@ -1,0 +1,219 @@
+package managednamespaces
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+)
+
+var (
+	hash  = strings.Repeat("0123456789abcdef", 4)
+	label = "clusterset.open-cluster-management.io/" + hash[:63]
+)
+
+func eventually(t *testing.T, what string, check func() error) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		last = check()
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("waiting until %s: %v", what, last)
+	}
+}
+
+// managedCluster is a managed cluster on which a Keeper runs.
+type managedCluster struct {
+	*fake.Clientset
+	*Keeper
+	reports atomic.Int64
+}
+
+// keep runs a Keeper until the end of the test.
+func keep(t *testing.T, client *fake.Clientset) *managedCluster {
+	t.Helper()
+	m := &managedCluster{Clientset: client}
+	keeper, err := New(Config{HubHash: hash, Managed: client, Changed: func() { m.reports.Add(1) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Keeper = keeper
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		keeper.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return m
+}
+
+func namespace(name string, labels map[string]string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+}
+
+// wantLabel waits until a namespace has a value of the label; a missing one is the empty value.
+func (m *managedCluster) wantLabel(t *testing.T, name, want string) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%s has the label with value %q", name, want), func() error {
+		live, err := m.CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if got := live.Labels[label]; got != want {
+			return fmt.Errorf("its labels are %v", live.Labels)
+		}
+		return nil
+	})
+}
+
+// wantCondition waits until a namespace is available or is not, for a reason that contains a text.
+func (m *managedCluster) wantCondition(t *testing.T, name string, want metav1.ConditionStatus, text string) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%s is available: %s", name, want), func() error {
+		got, known := m.Condition(name)
+		if !known || got.Type != clusterv1.ConditionNamespaceAvailable || got.Status != want || !strings.Contains(got.Message, text) {
+			return fmt.Errorf("known: %t, its condition is %v", known, got)
+		}
+		return nil
+	})
+}
+
+func TestKeeper(t *testing.T) {
+	m := keep(t, fake.NewSimpleClientset(
+		namespace("present", map[string]string{"team": "a"}), namespace("before", map[string]string{label: "true"}),
+		namespace("of-another-hub", map[string]string{"clusterset.open-cluster-management.io/x": "true"})))
+	namespaces := m.CoreV1().Namespaces()
+	// Until it is known what the hub requires, nothing is taken for no longer required.
+	eventually(t, "the keeper knows the namespaces", func() error {
+		if !m.synced() || len(m.informer.GetStore().ListKeys()) == 0 {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+	m.wantLabel(t, "before", "true")
+
+	m.Require(sets.New("present", "shop"))
+	m.wantLabel(t, "before", "false")
+	for _, name := range []string{"present", "shop"} {
+		m.wantLabel(t, name, "true")
+		m.wantCondition(t, name, metav1.ConditionTrue, "")
+	}
+	if live, err := namespaces.Get(t.Context(), "present", metav1.GetOptions{}); err != nil || live.Labels["team"] != "a" {
+		t.Errorf("labels of a namespace that was there = %v (%v), want team=a kept", live.Labels, err)
+	}
+	if m.reports.Load() == 0 {
+		t.Error("nobody heard of the conditions")
+	}
+
+	// What others change is put right.
+	if _, err := namespaces.Update(t.Context(), namespace("present", map[string]string{label: "false"}), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	m.wantLabel(t, "present", "true")
+	if err := namespaces.Delete(t.Context(), "shop", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	m.wantLabel(t, "shop", "true")
+
+	m.Require(sets.New("shop"))
+	m.wantLabel(t, "present", "false")
+	eventually(t, "nothing is said of a namespace that is not required", func() error {
+		if condition, known := m.Condition("present"); known {
+			return fmt.Errorf("its condition is %v", condition)
+		}
+		return nil
+	})
+	m.Require(nil)
+	m.wantLabel(t, "shop", "false")
+	m.Require(sets.New("shop"))
+	m.wantLabel(t, "shop", "true")
+
+	if err := Release(t.Context(), m.Clientset, hash); err != nil {
+		t.Errorf("Release() = %v, want nil", err)
+	}
+	deletions := 0
+	for _, action := range m.Actions() {
+		if strings.HasPrefix(action.GetVerb(), "delete") {
+			deletions++
+		}
+	}
+	if deletions != 1 {
+		t.Errorf("%d deletions, want that of the test only", deletions)
+	}
+	if live, err := namespaces.Get(t.Context(), "of-another-hub", metav1.GetOptions{}); err != nil || live.Labels["clusterset.open-cluster-management.io/x"] != "true" || live.Labels[label] != "" {
+		t.Errorf("the labels of another hub's namespace = %v (%v), want them as they were", live.Labels, err)
+	}
+}
+
+// One namespace that cannot be created is reported and tried again; the others are not held up.
+func TestKeeperTriesAgain(t *testing.T) {
+	client := fake.NewSimpleClientset()
+	refuse := &atomic.Bool{}
+	refuse.Store(true)
+	client.PrependReactor("create", "namespaces", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		created, ok := action.(clienttesting.CreateAction)
+		if object, isNamespace := created.GetObject().(*corev1.Namespace); !ok || !isNamespace || object.Name != "refused" || !refuse.Load() {
+			return false, nil, nil
+		}
+		return true, nil, apierrors.NewForbidden(corev1.Resource("namespaces"), "refused", errors.New(strings.Repeat("no ", clusterv1.MaxManagedNamespaceMessage)))
+	})
+	leaving := namespace("leaving", map[string]string{label: "true"})
+	now := metav1.Now()
+	leaving.DeletionTimestamp, leaving.Finalizers = &now, []string{"example.com/hold"}
+	if err := client.Tracker().Add(leaving); err != nil {
+		t.Fatal(err)
+	}
+	m := keep(t, client)
+	m.Require(sets.New("refused", "shop", "leaving"))
+	m.wantCondition(t, "shop", metav1.ConditionTrue, "")
+	m.wantCondition(t, "refused", metav1.ConditionFalse, "create namespace: ")
+	m.wantCondition(t, "leaving", metav1.ConditionFalse, "is being deleted")
+	if condition, _ := m.Condition("refused"); len(condition.Message) > clusterv1.MaxManagedNamespaceMessage {
+		t.Errorf("the message has %d bytes, want at most %d", len(condition.Message), clusterv1.MaxManagedNamespaceMessage)
+	}
+	refuse.Store(false)
+	m.wantCondition(t, "refused", metav1.ConditionTrue, "")
+	if err := client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("namespaces"), "", "leaving"); err != nil {
+		t.Fatal(err)
+	}
+	m.wantCondition(t, "leaving", metav1.ConditionTrue, "")
+}
+
+func TestRelease(t *testing.T) {
+	client := fake.NewSimpleClientset(namespace("a", map[string]string{label: "true", "team": "a"}), namespace("b", map[string]string{label: "true"}), namespace("c", nil))
+	client.PrependReactor("patch", "namespaces", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if patch, ok := action.(clienttesting.PatchAction); ok && patch.GetName() == "a" {
+			return true, nil, errors.New("not now")
+		}
+		return false, nil, nil
+	})
+	if err := Release(t.Context(), client, hash); err == nil || !strings.Contains(err.Error(), "a: label namespace: not now") {
+		t.Errorf("Release() = %v, want an error about a", err)
+	}
+	for name, want := range map[string]string{"a": "true", "b": "false", "c": ""} {
+		live, err := client.CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil || live.Labels[label] != want {
+			t.Errorf("labels of %s = %v (%v), want the label with value %q", name, live.Labels, err, want)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package managedcluster
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster"
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+)
+
+type managed = cluster.ClusterSetManagedNamespaceConfig
+
+func saying(messages ...string) []metav1.Condition {
+	var out []metav1.Condition
+	for _, message := range messages {
+		out = append(out, metav1.Condition{Type: clusterv1.ConditionNamespaceAvailable, Message: message})
+	}
+	return out
+}
+
+func withNamespaces(namespaces ...managed) *cluster.ManagedCluster {
+	return &cluster.ManagedCluster{Status: cluster.ManagedClusterStatus{ManagedNamespaces: namespaces}}
+}
+
+// TestKeepNamespaces has agents and the server write the list of managed namespaces.
+func TestKeepNamespaces(t *testing.T) {
+	stored := []managed{{Name: "shop", ClusterSet: "global"}, {Name: "shop", ClusterSet: "prod", Conditions: saying("old")}}
+	long := strings.Repeat("ä", clusterv1.MaxManagedNamespaceMessage)
+	for name, test := range map[string]struct {
+		user          string
+		written, want []managed
+	}{
+		"the agent reports one": {
+			written: []managed{{Name: "shop", ClusterSet: "prod", Conditions: saying("new")}},
+			want:    []managed{stored[0], {Name: "shop", ClusterSet: "prod", Conditions: saying("new")}},
+		},
+		"the agent reports in another order": {
+			written: []managed{{Name: "shop", ClusterSet: "prod", Conditions: saying("a")}, {Name: "shop", ClusterSet: "global", Conditions: saying("b")}},
+			want:    []managed{{Name: "shop", ClusterSet: "global", Conditions: saying("b")}, {Name: "shop", ClusterSet: "prod", Conditions: saying("a")}},
+		},
+		"the agent takes a condition back": {
+			written: []managed{{Name: "shop", ClusterSet: "prod"}},
+			want:    []managed{stored[0], {Name: "shop", ClusterSet: "prod"}},
+		},
+		"the agent does not know the list": {want: stored},
+		"the agent adds to the list": {
+			written: []managed{stored[0], stored[1], {Name: "kube-system", ClusterSet: "prod"}, {Name: "shop", ClusterSet: "other"}},
+			want:    stored,
+		},
+		"the agent says too much": {
+			written: []managed{{Name: "shop", ClusterSet: "prod", Conditions: saying(long)}},
+			want:    []managed{stored[0], {Name: "shop", ClusterSet: "prod", Conditions: saying(long[:clusterv1.MaxManagedNamespaceMessage])}},
+		},
+		"the agent cuts no character in two": {
+			written: []managed{{Name: "shop", ClusterSet: "prod", Conditions: saying("a" + long)}},
+			want:    []managed{stored[0], {Name: "shop", ClusterSet: "prod", Conditions: saying("a" + long[:clusterv1.MaxManagedNamespaceMessage-2])}},
+		},
+		"the server lists others": {
+			user:    user.APIServerUser,
+			written: []managed{{Name: "bank", ClusterSet: "prod"}},
+			want:    []managed{{Name: "bank", ClusterSet: "prod"}},
+		},
+		"the server lists none": {user: user.APIServerUser},
+	} {
+		t.Run(name, func(t *testing.T) {
+			who := test.user
+			if who == "" {
+				who = "system:open-cluster-management:cluster1:agent"
+			}
+			ctx := request.WithUser(context.Background(), &user.DefaultInfo{Name: who})
+			old, c := withNamespaces(stored...), withNamespaces(test.written...)
+			before := old.DeepCopy()
+			keepNamespaces(ctx, c, old)
+			if !apiequality.Semantic.DeepEqual(c.Status.ManagedNamespaces, test.want) {
+				t.Errorf("keepNamespaces(%v) = %v, want %v", test.written, c.Status.ManagedNamespaces, test.want)
+			}
+			if !apiequality.Semantic.DeepEqual(old, before) {
+				t.Errorf("keepNamespaces(%v) has changed the stored object to %v", test.written, old.Status.ManagedNamespaces)
+			}
+		})
+	}
+}
