@@ -177,15 +177,21 @@ func looksAtItself(a authorizer.Attributes, cluster string) bool {
 		a.GetName() == cluster && slices.Contains([]string{"get", "list", "watch"}, a.GetVerb())
 }
 
-// clustersOf returns the clusters that a user is an agent of, by its groups.
+// clustersOf returns the clusters that a user is an agent of, or an agent of an add-on, by its groups.
 func clustersOf(u user.Info) []string {
 	var names []string
+	add := func(name string) {
+		if name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
 	for _, group := range u.GetGroups() {
 		for _, own := range clusterv1.AgentGroups("") {
-			if name, ok := strings.CutPrefix(group, own); ok && name != "" && !slices.Contains(names, name) {
-				names = append(names, name)
+			if name, ok := strings.CutPrefix(group, own); ok {
+				add(name)
 			}
 		}
+		add(clusterv1.ClusterOfAddonGroup(group))
 	}
 	return names
 }

@@ -63,11 +63,12 @@ func (g *Gate) lets(t *testing.T, a attributes) bool {
 
 func TestGate(t *testing.T) {
 	const certificate, entry = "system:open-cluster-management:c1", "open-cluster-management:c1"
+	const addon = "system:open-cluster-management:cluster:c1:addon:proxy"
 	at := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
 	g := New(at)
 	open := func(what string, want bool) {
 		t.Helper()
-		for _, group := range []string{certificate, entry} {
+		for _, group := range []string{certificate, entry, addon} {
 			if got := g.lets(t, works(group)); got != want {
 				t.Errorf("%s: the gate is open to %s: %v", what, group, got)
 			}
@@ -84,6 +85,7 @@ func TestGate(t *testing.T) {
 	open("an old acceptance comes late", false)
 	for what, a := range map[string]attributes{
 		"another cluster's": works("system:open-cluster-management:c2"),
+		"its add-on's":      works("system:open-cluster-management:cluster:c2:addon:c1"),
 		"somebody else":     works("system:authenticated"),
 		"not a resource":    {User: works(certificate).User, Verb: "get", Path: "/version"},
 		"itself": {
