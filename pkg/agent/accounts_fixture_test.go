@@ -76,6 +76,7 @@ func TestAccounts(t *testing.T) {
 		"acc-moved":               testMoved,
 		"acc-long-name":           testLongName,
 		"acc-unserved":            testUnserved,
+		"acc-left-to-another":     testLeftToAnother,
 		"acc-broad-role":          testBroadRole,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -398,3 +398,35 @@ func testUnserved(t *testing.T, c *cluster) {
 	c.hubExchanges.Store(nil)
 	c.reported(c.createMSA("", nil), nil)
 }
+
+// testLeftToAnother: an agent whose accounts are switched off leaves them to another one, and keeps
+// what it has made before.
+func testLeftToAnother(t *testing.T, c *cluster) {
+	c.grantSecrets()
+	c.run()
+	name := c.createMSA("", nil)
+	c.reported(name, nil)
+	c.kill()
+
+	c.noAccounts = true
+	var asked atomic.Int32
+	c.onHubRequest(func(request *http.Request) error {
+		if strings.Contains(request.URL.Path, "/managedserviceaccounts") || strings.Contains(request.URL.Path, "/secrets") {
+			asked.Add(1)
+		}
+		return nil
+	})
+	c.run()
+	later := c.createMSA("-later", nil)
+	eventually(t, "the agent is ready without accounts", func(context.Context) error { return c.agent.Ready() })
+	if n := asked.Load(); n > 0 {
+		t.Errorf("it has made %d requests about accounts", n)
+	}
+	c.serviceAccount(name)
+	c.kill()
+
+	c.noAccounts = false
+	c.onHubRequest(nil)
+	c.run()
+	c.reported(later, nil)
+}

@@ -39,6 +39,8 @@ type Config struct {
 	PriorityWorkers int
 	// NoWorks leaves out the ManifestWorks of the cluster.
 	NoWorks bool
+	// NoServiceAccounts leaves the ManagedServiceAccounts of the cluster to another agent.
+	NoServiceAccounts bool
 	// EvictionGracePeriod is how long the objects of a work stay that the hub
 	// lost without the agent having let it go.
 	EvictionGracePeriod time.Duration
@@ -106,7 +108,7 @@ func (o *Options) Config() (*Config, error) {
 	o.tune(managed)
 	return &Config{
 		ClusterName: o.ClusterName, AgentID: o.AgentID, HealthBindAddress: o.HealthBindAddress,
-		Workers: o.Workers, WorkersPerTenant: o.WorkersPerTenant, PriorityWorkers: o.PriorityWorkers, NoWorks: !o.Works, EvictionGracePeriod: o.EvictionGracePeriod,
+		Workers: o.Workers, WorkersPerTenant: o.WorkersPerTenant, PriorityWorkers: o.PriorityWorkers, NoWorks: !o.Works, NoServiceAccounts: !o.ServiceAccounts, EvictionGracePeriod: o.EvictionGracePeriod,
 		ExecutorMode: executor.Mode(o.ExecutorMode), FeedbackJSONPaths: o.FeedbackJSONPaths,
 		ServiceAccountNamespace: o.ServiceAccountNamespace, TokenVerifyInterval: o.TokenVerifyInterval,
 		Inventory: settings, ManagedEndpoint: endpoint,

@@ -139,6 +139,8 @@ type cluster struct {
 	mode executor.Mode
 	// feedbackPaths are the parts of objects that works may have reported.
 	feedbackPaths []string
+	// noAccounts is whether they leave accounts to another agent.
+	noAccounts bool
 	// accountNamespace is where they keep ServiceAccounts.
 	accountNamespace string
 	// ca is what they take for the CA of the managed cluster.
@@ -254,7 +256,7 @@ func (c *cluster) run() {
 	}
 	config := &agent.Config{
 		ClusterName: c.name, AgentID: c.name, Workers: 4, EvictionGracePeriod: c.grace, Hub: hub, Managed: managed,
-		TokenVerifyInterval: c.verify, Clock: c.clock, ManagedCA: c.ca, ServiceAccountNamespace: c.accountNamespace,
+		TokenVerifyInterval: c.verify, Clock: c.clock, ManagedCA: c.ca, ServiceAccountNamespace: c.accountNamespace, NoServiceAccounts: c.noAccounts,
 		ExecutorMode: c.mode, FeedbackJSONPaths: c.feedbackPaths,
 	}
 	completed, err := config.Complete()

@@ -62,6 +62,8 @@ type Options struct {
 	// FeedbackJSONPaths are the parts of applied objects that works may have
 	// reported, as .status; all if empty.
 	FeedbackJSONPaths []string
+	// ServiceAccounts is whether the ServiceAccounts of ManagedServiceAccounts are kept.
+	ServiceAccounts bool
 	// ServiceAccountNamespace is where the ServiceAccounts of ManagedServiceAccounts live.
 	ServiceAccountNamespace string
 	// TokenVerifyInterval is how often a reported token is checked without a reason.
@@ -86,6 +88,7 @@ func NewOptions() *Options {
 		EvictionGracePeriod: time.Hour,
 		ExecutorMode:        string(executor.Impersonate),
 
+		ServiceAccounts:         true,
 		ServiceAccountNamespace: DefaultServiceAccountNamespace,
 		TokenVerifyInterval:     DefaultTokenVerifyInterval,
 
@@ -115,6 +118,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	fs.DurationVar(&o.EvictionGracePeriod, "eviction-grace-period", o.EvictionGracePeriod, "How long applied objects stay when the hub has lost their ManifestWork, as by a loss of its data. Works that are deleted are cleaned up at once.")
 	fs.StringVar(&o.ExecutorMode, "executor-mode", o.ExecutorMode, "How works act that name an executor. Impersonate: every request for their objects is made as the executor, which takes the right to impersonate ServiceAccounts. Review: as the agent, after the managed cluster has said that the executor may do the same.")
 	fs.StringSliceVar(&o.FeedbackJSONPaths, "feedback-json-paths", o.FeedbackJSONPaths, "Parts of applied objects that works may have reported to the hub by JSON paths, as .status; everything when this is empty. Well-known status is always reported.")
+	fs.BoolVar(&o.ServiceAccounts, "service-accounts", o.ServiceAccounts, "Keep the ServiceAccounts of ManagedServiceAccounts, and report their tokens. Switch it off where another agent does so, such as that of the add-on managed-serviceaccount.")
 	fs.StringVar(&o.ServiceAccountNamespace, "service-account-namespace", o.ServiceAccountNamespace, "Namespace of the managed cluster for the ServiceAccounts of ManagedServiceAccounts.")
 	fs.DurationVar(&o.TokenVerifyInterval, "token-verify-interval", o.TokenVerifyInterval, "How often a reported token is checked without a reason: the Secret on the hub is read, and the managed cluster is asked whether it accepts the token.")
 	o.Registration.AddFlags(flags.FlagSet("registration"))

@@ -129,7 +129,7 @@ func (s *session) ready() error {
 		return fmt.Errorf("the ManifestWorks of the hub are not known yet")
 	}
 	// A hub without ManagedServiceAccounts for this agent has all that it asks for.
-	if !s.accounts.Synced() && !s.accounts.Unserved() {
+	if !s.config.NoServiceAccounts && !s.accounts.Synced() && !s.accounts.Unserved() {
 		return fmt.Errorf("the ManagedServiceAccounts of the hub or the ServiceAccounts of the managed cluster are not known yet")
 	}
 	if !s.namespaces.Synced() && !s.namespaces.Unserved() {
@@ -156,7 +156,9 @@ func (s *session) run(ctx context.Context) error {
 			return s.works.Run(ctx)
 		})
 	}
-	parts.Go(func() error { return s.accounts.Run(ctx) })
+	if !s.config.NoServiceAccounts {
+		parts.Go(func() error { return s.accounts.Run(ctx) })
+	}
 	parts.Go(func() error { return s.namespaces.Run(ctx) })
 	if s.inventory != nil {
 		parts.Go(func() error { return s.inventory.Run(ctx) })
@@ -171,6 +173,7 @@ func (s *session) remove(ctx context.Context) error {
 	if s.works != nil {
 		parts.Go(func() error { return s.works.RemoveAll(ctx) })
 	}
+	// Also where they are switched off now, and were not before.
 	parts.Go(func() error { return s.accounts.RemoveAll(ctx) })
 	return parts.Wait()
 }

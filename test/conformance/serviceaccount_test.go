@@ -45,7 +45,8 @@ func TestSampleOfManagedServiceAccounts(t *testing.T) {
 	accounts := shared.dynamic.Resource(authenticationv1beta1.SchemeGroupVersion.WithResource("managedserviceaccounts")).Namespace(namespace)
 	for _, version := range []schema.GroupVersion{proxyv1alpha1.SchemeGroupVersion, authenticationv1alpha1.SchemeGroupVersion, authenticationv1beta1.SchemeGroupVersion} {
 		sample := strings.Replace(seed002, proxyv1alpha1.SchemeGroupVersion.String(), version.String(), 1)
-		for _, how := range [][]string{{"apply"}, {"apply"}, {"apply", "--dry-run=server"}, {"apply", "--server-side", "--force-conflicts"}, {"replace"}, {"delete"}, {"create"}, {"delete"}} {
+		var applied string
+		for i, how := range [][]string{{"apply"}, {"apply"}, {"apply", "--dry-run=server"}, {"apply", "--server-side", "--force-conflicts"}, {"replace"}, {"delete"}, {"create"}, {"delete"}} {
 			if out, stderr, err := shared.kubectl(t, sample, append(how, "--filename=-")...); err != nil {
 				t.Fatalf("kubectl %v of %s: %v: %s%s", how, version, err, out, stderr)
 			}
@@ -55,6 +56,11 @@ func TestSampleOfManagedServiceAccounts(t *testing.T) {
 			stored, err := accounts.Get(t.Context(), name, metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)
+			}
+			if i == 0 {
+				applied = stored.GetResourceVersion()
+			} else if i == 1 && stored.GetResourceVersion() != applied {
+				t.Errorf("kubectl %v of %s again has changed it: %v", how, version, stored.Object)
 			}
 			spec, _ := stored.Object["spec"].(map[string]any)
 			if audiences, _ := spec["audiences"].([]any); len(audiences) != 2 {

@@ -289,6 +289,26 @@ func TestPermissionsOfTheProposal(t *testing.T) {
 	}
 	f.Present(t, framework.NewObject("Role", "sample-of-the-proposal", "my-managed-rbac"), framework.NewObject("RoleBinding", "sample-of-the-proposal", "my-managed-rbac"),
 		framework.NewObject("RoleBinding", "kube-system", "my-managed-rbac"), framework.NewObject("Role", "default", "pod-reader"), framework.NewObject("ClusterRole", "", "secret-reader"))
+	// GitOps tools apply them again and again.
+	for name, file := range samples {
+		framework.Eventually(t, "to apply "+file+" again changes nothing", func(ctx context.Context) error {
+			before, err := f.GetPermission(ctx, name)
+			if err != nil {
+				return err
+			}
+			if out, err := f.Kubectl(t, "", "apply", "-f", file); err != nil {
+				return fmt.Errorf("%w: %s", err, out)
+			}
+			after, err := f.GetPermission(ctx, name)
+			if err != nil {
+				return err
+			}
+			if before.ResourceVersion != after.ResourceVersion {
+				return fmt.Errorf("it was %+v and is %+v", before, after)
+			}
+			return nil
+		})
+	}
 	binding := framework.Must(f.ManagedClient.RbacV1().RoleBindings("kube-system").Get(t.Context(), "my-managed-rbac", metav1.GetOptions{}))(t)
 	if want := []rbacv1.Subject{inNamespace(framework.AccountsNamespace, "managed-sa-sample")}; !slices.Equal(binding.Subjects, want) {
 		t.Errorf("the account's binding is for %v, not %v", binding.Subjects, want)

@@ -47,7 +47,8 @@ type awsHub struct {
 	byConfigMap bool
 }
 
-func startAWSHub(t *testing.T) *awsHub {
+// startAWSHub starts the hub, with further arguments of its server.
+func startAWSHub(t *testing.T, args ...string) *awsHub {
 	t.Helper()
 	h := &awsHub{
 		aws: framework.Must(fakeaws.New(fakeaws.Options{Region: faultsRegion}))(t),
@@ -58,9 +59,9 @@ func startAWSHub(t *testing.T) *awsHub {
 		t.Fatal(err)
 	}
 	key := framework.Must(h.aws.AddUser(faultsHubAccount, "server", irsa.CreatorAccessPolicy(h.arn).JSON(), irsa.CreatorMappingPolicy(h.arn).JSON()))(t)
-	options := localhub.FleetOptions{Dir: framework.OwnDir(t), NoFsync: true, APIServerArgs: []string{
+	options := localhub.FleetOptions{Dir: framework.OwnDir(t), NoFsync: true, APIServerArgs: append([]string{
 		"--registration-auth=csr,aws-irsa", "--hub-cluster-arn=" + h.arn.String(),
-	}}
+	}, args...)}
 	inner := framework.Must(localhub.NewFleet(options))(t)
 	inner.Server.Env = h.aws.Env(key)
 	if err := inner.Start(t.Context()); err != nil {

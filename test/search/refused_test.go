@@ -2,12 +2,14 @@ package search
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
@@ -216,5 +218,29 @@ func TestSearchRefused(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestSearchWithABadToken sends tokens that nobody has issued to every endpoint of search.
+func TestSearchWithABadToken(t *testing.T) { onShared(t, searchWithABadToken) }
+
+func searchWithABadToken(t *testing.T, f *fleet) {
+	hub, valid := f.Hub.AdminConfig(), newAccountCaller(t, f.Hub, "default", framework.Unique("bad-token")).Config.BearerToken
+	for where, config := range map[string]rest.Config{
+		"through the hub": {Host: hub.Host, TLSClientConfig: rest.TLSClientConfig{CAData: hub.CAData}},
+		"past the hub": {
+			Host:            fmt.Sprintf("https://127.0.0.1:%d", f.Server.Port),
+			TLSClientConfig: rest.TLSClientConfig{CAData: framework.Must(f.Server.CABundle())(t)},
+		},
+	} {
+		for what, token := range map[string]string{"no token": "none", "a token with another signature": valid[:len(valid)-8] + "AAAAAAAA"} {
+			config.BearerToken = token
+			client := framework.OCMClient(t, &config, nil)
+			for request, send := range searchEndpoints(framework.Cluster1) {
+				if err := send(t.Context(), client); !apierrors.IsUnauthorized(err) {
+					t.Errorf("%s with %s, %s: %v, want 401", request, what, where, err)
+				}
+			}
+		}
 	}
 }
