@@ -2,13 +2,10 @@ package localhub
 
 import (
 	"context"
-	"crypto/md5" //nolint:gosec // It is a name, not a secret.
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/aws/smithy-go"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -52,10 +49,7 @@ type EKS struct {
 }
 
 // Issuer is who vouches for the ServiceAccounts of the cluster, without https://.
-func (e *EKS) Issuer() string {
-	sum := md5.Sum([]byte(e.ARN)) //nolint:gosec // See the import.
-	return "oidc.eks.us-west-2.amazonaws.com/id/" + strings.ToUpper(hex.EncodeToString(sum[:]))
-}
+func (e *EKS) Issuer() string { return fakeaws.ClusterIssuer(e.ARN) }
 
 // Run does what the aws command line does for a line of a shell, as an administrator of
 // the account of the cluster, and returns what that prints.
