@@ -43,6 +43,10 @@ type EKS struct {
 	AWS *fakeaws.Server
 	// ARN is that of the cluster.
 	ARN string
+	// Foreign says that the cluster is not of EKS: it runs aws-iam-authenticator with the
+	// name in the ARN as its cluster ID, which reads the ConfigMap aws-auth. EKS does not
+	// know the cluster.
+	Foreign bool
 	// Mode is where the cluster looks for who a caller is; access entries first and then
 	// the ConfigMap aws-auth, if empty.
 	Mode fakeaws.AuthenticationMode
@@ -99,11 +103,13 @@ func (c *Cluster) enterAWS() ([]string, error) {
 	if mode == "" {
 		mode = fakeaws.ModeAPIAndConfigMap
 	}
-	if err := c.eks.AWS.AddCluster(c.eks.ARN, mode); err != nil {
-		return nil, err
-	}
-	if err := c.eks.AWS.SetClusterEndpoint(c.eks.ARN, c.host, c.AdminConfig().CAData); err != nil {
-		return nil, err
+	if !c.eks.Foreign {
+		if err := c.eks.AWS.AddCluster(c.eks.ARN, mode); err != nil {
+			return nil, err
+		}
+		if err := c.eks.AWS.SetClusterEndpoint(c.eks.ARN, c.host, c.AdminConfig().CAData); err != nil {
+			return nil, err
+		}
 	}
 	keys := func(ctx context.Context) ([]byte, error) {
 		return client.CoreV1().RESTClient().Get().AbsPath("/openid/v1/jwks").DoRaw(ctx)
