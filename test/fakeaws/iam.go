@@ -51,14 +51,17 @@ var iamOperations = map[string]*operation{
 	"DetachRolePolicy":         {required: []string{"RoleName", "PolicyArn"}, resource: roleResource, run: (*Server).detachRolePolicy, writes: true},
 	"ListAttachedRolePolicies": {required: []string{"RoleName"}, resource: roleResource, run: (*Server).listAttachedRolePolicies},
 
-	"CreatePolicy":            {required: []string{"PolicyName", "PolicyDocument"}, resource: newPolicyResource, alsoNeeds: tagAction("iam:TagPolicy", "policy"), run: (*Server).createPolicy, writes: true},
-	"GetPolicy":               {required: []string{"PolicyArn"}, resource: policyResource, run: (*Server).getPolicy},
-	"ListPolicies":            {resource: allPolicies, run: (*Server).listPolicies},
-	"DeletePolicy":            {required: []string{"PolicyArn"}, resource: policyResource, run: (*Server).deletePolicy, writes: true},
-	"CreatePolicyVersion":     {required: []string{"PolicyArn", "PolicyDocument"}, resource: policyResource, run: (*Server).createPolicyVersion, writes: true},
-	"GetPolicyVersion":        {required: []string{"PolicyArn", "VersionId"}, resource: policyResource, run: (*Server).getPolicyVersion},
-	"ListPolicyVersions":      {required: []string{"PolicyArn"}, resource: policyResource, run: (*Server).listPolicyVersions},
-	"DeletePolicyVersion":     {required: []string{"PolicyArn", "VersionId"}, resource: policyResource, run: (*Server).deletePolicyVersion, writes: true},
+	"CreatePolicy":             {required: []string{"PolicyName", "PolicyDocument"}, resource: newPolicyResource, alsoNeeds: tagAction("iam:TagPolicy", "policy"), run: (*Server).createPolicy, writes: true},
+	"GetPolicy":                {required: []string{"PolicyArn"}, resource: policyResource, run: (*Server).getPolicy},
+	"ListPolicies":             {resource: allPolicies, run: (*Server).listPolicies},
+	"DeletePolicy":             {required: []string{"PolicyArn"}, resource: policyResource, run: (*Server).deletePolicy, writes: true},
+	"CreatePolicyVersion":      {required: []string{"PolicyArn", "PolicyDocument"}, resource: policyResource, run: (*Server).createPolicyVersion, writes: true},
+	"GetPolicyVersion":         {required: []string{"PolicyArn", "VersionId"}, resource: policyResource, run: (*Server).getPolicyVersion},
+	"ListPolicyVersions":       {required: []string{"PolicyArn"}, resource: policyResource, run: (*Server).listPolicyVersions},
+	"DeletePolicyVersion":      {required: []string{"PolicyArn", "VersionId"}, resource: policyResource, run: (*Server).deletePolicyVersion, writes: true},
+	"GetOpenIDConnectProvider": {required: []string{"OpenIDConnectProviderArn"}, resource: providerResource, run: (*Server).getOpenIDConnectProvider},
+	"SimulatePrincipalPolicy":  {required: []string{"PolicySourceArn", "ActionNames"}, resource: simulatedResource, run: (*Server).simulatePrincipalPolicy},
+
 	"SetDefaultPolicyVersion": {required: []string{"PolicyArn", "VersionId"}, resource: policyResource, run: (*Server).setDefaultPolicyVersion, writes: true},
 }
 

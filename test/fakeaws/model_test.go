@@ -145,6 +145,8 @@ func (s *modelFixture) inputs() map[string]map[string]any {
 			"GetPolicyVersion":         &iam.GetPolicyVersionInput{PolicyArn: attached, VersionId: aws.String("v2")},
 			"ListPolicyVersions":       &iam.ListPolicyVersionsInput{PolicyArn: attached},
 			"DeletePolicyVersion":      &iam.DeletePolicyVersionInput{PolicyArn: attached, VersionId: aws.String("v2")},
+			"GetOpenIDConnectProvider": &iam.GetOpenIDConnectProviderInput{OpenIDConnectProviderArn: &s.provider},
+			"SimulatePrincipalPolicy":  &iam.SimulatePrincipalPolicyInput{PolicySourceArn: &s.role, ActionNames: []string{"eks:DescribeCluster"}, ResourceArns: []string{hubARN}},
 			"SetDefaultPolicyVersion":  &iam.SetDefaultPolicyVersionInput{PolicyArn: attached, VersionId: aws.String("v2")},
 		},
 		"sts": {
@@ -235,6 +237,9 @@ func TestModelOfRequests(t *testing.T) {
 				for _, path := range model.requiredOf(operation) {
 					if model.isLabel(operation, path) {
 						continue // without it, the path is that of another operation
+					}
+					if strings.HasPrefix(path, "PolicyExclusionList[].") {
+						continue // the server refuses the member, whatever it contains
 					}
 					fixture := newModelFixture(t)
 					input, ok := without(fixture.inputs()[service][operation], path)

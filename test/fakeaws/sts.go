@@ -237,6 +237,16 @@ func (s *Server) AddStaticOIDCProvider(accountID, issuer string, jwks []byte, au
 	return s.addProvider(accountID, &providerRecord{Issuer: issuer, Audiences: audiences, JWKS: slices.Clone(jwks)})
 }
 
+// RemoveOIDCProvider removes an identity provider of an account.
+func (s *Server) RemoveOIDCProvider(accountID, issuer string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a := s.state.Accounts[accountID]; a != nil {
+		delete(a.Providers, issuer)
+	}
+	return s.save()
+}
+
 func (s *Server) addProvider(accountID string, p *providerRecord) (string, error) {
 	if p.Issuer == "" || strings.Contains(p.Issuer, "://") {
 		return "", fmt.Errorf("issuer %q: want a host and a path, without https://", p.Issuer)
@@ -250,6 +260,7 @@ func (s *Server) addProvider(accountID string, p *providerRecord) (string, error
 	if err != nil {
 		return "", err
 	}
+	p.CreatedAt = s.clock.Now().UTC()
 	a.Providers[p.Issuer] = p
 	return providerARN(a, p.Issuer), s.save()
 }

@@ -48,6 +48,19 @@ func TestHubThatIsNotEKS(t *testing.T) {
 		}
 	}
 
+	inspect := []string{"--managed-cluster-arn", localhub.ManagedARN(byIRSA), "--eks-auth=ConfigMap"}
+	for _, account := range []string{faultsHubAccount, faultsManagedAccount} {
+		output, err := doctor(t, aws, account, f.Kubeconfig, inspect...)
+		if err != nil || strings.Contains(output, "missing ") || !strings.Contains(output, "ok       entry of "+identity.HubRoleARN()) {
+			t.Errorf("clusteradm doctor aws for account %s prints %s, %v, want nothing missing", account, output, err)
+		}
+	}
+	auth.Data["mapRoles"] = strings.ReplaceAll(auth.Data["mapRoles"], identity.HubRoleARN(), identity.HubRoleARN()+"-other")
+	framework.Must(f.HubClient.CoreV1().ConfigMaps(metav1.NamespaceSystem).Update(t.Context(), auth, metav1.UpdateOptions{}))(t)
+	if output, err := doctor(t, aws, faultsHubAccount, f.Kubeconfig, inspect...); err == nil || !strings.Contains(output, "missing  entry of "+identity.HubRoleARN()) {
+		t.Errorf("clusteradm doctor aws without the entry prints %s, %v, want that it is missing", output, err)
+	}
+
 	// With access entries, which nobody reads on this hub, the server says so before anything
 	// is accepted, and stays ready.
 	if err := f.Server.Stop(t.Context()); err != nil {
