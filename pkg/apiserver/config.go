@@ -211,7 +211,7 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 
 	s := &Server{
 		generic: generic, hub: hub, extra: c.extra, clients: clients, informers: informers, hubRoles: hubRoles, addons: addons, search: fleet,
-		hubInformers: labelled, counters: countersOf(table),
+		hubInformers: labelled, counters: countersOf(table), hubCheck: registering.check,
 	}
 	works := s.informers.works.Work().V1().ManifestWorks()
 	repair, err := worksync.NewController(deliverer, worksync.Informers{

@@ -89,6 +89,8 @@ type clusterRegistration struct {
 	registrations cache.SharedIndexInformer
 	// controllers run on the leader.
 	controllers []func(context.Context)
+	// check runs on every replica; nil where this server does not register clusters.
+	check func(context.Context)
 	// gate is nil where this server does not register clusters.
 	gate *denial.Gate
 }
@@ -131,7 +133,7 @@ func (c CompletedConfig) newRegistration(clients *clients, informers informerFac
 	var requests certificatesinformers.CertificateSigningRequestInformer
 	if slices.Contains(config.Drivers, registerv1alpha1.DriverCSR) {
 		requests = labelled.Certificates().V1().CertificateSigningRequests()
-		options.Drivers = append(options.Drivers, csr.Driver{Requests: requests.Lister()})
+		options.Drivers = append(options.Drivers, csr.Driver{Requests: requests.Lister(), Hub: hub})
 		approver, err := csr.NewApprover(csr.Options{
 			Hub: hub, CSRs: requests,
 			Clusters: clients.clusters.ClusterV1(), ClusterInformer: clusters, Records: records, Registrations: registrations,
@@ -152,6 +154,9 @@ func (c CompletedConfig) newRegistration(clients *clients, informers informerFac
 	} else {
 		options.HubARN = nil
 	}
+	check := registration.NewHubCheck(options.Drivers)
+	options.HubProblems = check.Problems
+	out.check = check.Run
 	registrar := registration.NewRegistrar(options)
 	out.dependencies = &RegistrationDependencies{Registrar: registrar, Records: records, Decisions: decisions}
 

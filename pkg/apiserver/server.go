@@ -44,6 +44,8 @@ type Server struct {
 	counters []*quota.Counter
 	// search is nil for a server without.
 	search *fleetSearch
+	// hubCheck finds out what the hub lacks for registration; nil without.
+	hubCheck func(context.Context)
 	// controllers run on the leader, each until its context ends.
 	controllers []func(context.Context)
 
@@ -85,6 +87,9 @@ func (s *Server) addHooks() error {
 	}
 	if s.clients.accounts != s.clients.own {
 		hooks["account-informers"] = s.runAccountInformers
+	}
+	if s.hubCheck != nil {
+		hooks["registration-hub-check"] = s.hubCheck
 	}
 	if s.search != nil {
 		of, err := s.search.addHooks(s, access)

@@ -11,8 +11,11 @@ import (
 	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	certificatesclient "k8s.io/client-go/kubernetes/typed/certificates/v1"
+	"k8s.io/client-go/util/retry"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 )
@@ -161,4 +164,19 @@ func unique(values []string) []string {
 		}
 	}
 	return out
+}
+
+// approve adds the condition Approved to a request.
+func approve(ctx context.Context, requests certificatesclient.CertificateSigningRequestInterface, name, reason, message string) error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		request, err := requests.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		request.Status.Conditions = append(request.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+			Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: reason, Message: message,
+		})
+		_, err = requests.UpdateApproval(ctx, name, request, metav1.UpdateOptions{})
+		return err
+	})
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/signing"
 )
 
 const (
@@ -31,6 +32,8 @@ const (
 
 	defaultTimeout       = 5 * time.Minute
 	defaultTokenDuration = 24 * time.Hour
+	// probeName is the prefix of the request that finds out whether the hub signs.
+	probeName = "clusteradm-probe"
 	// minTokenDuration is the shortest that Kubernetes gives out.
 	minTokenDuration = 10 * time.Minute
 )
@@ -68,7 +71,7 @@ type initializing struct {
 func newInit(access *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
 	i := &initializing{
 		access: access, streams: streams, auth: []string{string(registerv1alpha1.DriverCSR)}, apiserver: modeDeploy,
-		timeout: defaultTimeout, probeTimeout: defaultProbeTimeout, tokenDuration: defaultTokenDuration, hub: newHubSettings(),
+		timeout: defaultTimeout, probeTimeout: signing.DefaultTimeout, tokenDuration: defaultTokenDuration, hub: newHubSettings(),
 	}
 	command := &cobra.Command{
 		Use:   "init",
@@ -226,7 +229,7 @@ func refuseExistingHub(ctx context.Context, install *installer) error {
 
 // probe warns where clusters would ask for certificates in vain.
 func (i *initializing) probe(ctx context.Context, kube kubernetes.Interface) error {
-	refusal, err := probeSigning(ctx, kube, i.probeTimeout)
+	refusal, err := signing.Probe(ctx, kube, probeName, i.probeTimeout)
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("look whether the hub signs client certificates: %w", errors.Join(err, ctx.Err()))

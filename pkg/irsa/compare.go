@@ -82,3 +82,44 @@ func text(value any) string {
 	out, _ := json.Marshal(value)
 	return string(out)
 }
+
+// ContainedIn reports whether a document, in whatever form AWS returns it, has all statements
+// of the policy. It may have others.
+func (p Policy) ContainedIn(document string) bool {
+	have, ok := statementsOf(document)
+	if !ok {
+		return false
+	}
+	wanted, ok := statementsOf(p.JSON())
+	if !ok {
+		return false
+	}
+	for _, statement := range wanted {
+		if !slices.ContainsFunc(have, func(other any) bool { return reflect.DeepEqual(statement, other) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// statementsOf returns the statements of a document in canonical form, without their names.
+func statementsOf(document string) ([]any, bool) {
+	value, ok := policyValue(document)
+	if !ok {
+		return nil, false
+	}
+	whole, ok := value.(map[string]any)
+	if !ok {
+		return nil, false
+	}
+	statements, isList := whole["Statement"].([]any)
+	if !isList {
+		statements = []any{whole["Statement"]}
+	}
+	for _, statement := range statements {
+		if statement, ok := statement.(map[string]any); ok {
+			delete(statement, "Sid")
+		}
+	}
+	return statements, true
+}

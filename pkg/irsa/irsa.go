@@ -17,7 +17,8 @@ const (
 	ConfigMap Mapping = "ConfigMap"
 )
 
-// ARN is that of an EKS cluster: arn:<partition>:eks:<region>:<account>:cluster/<name>.
+// ARN is that of an EKS cluster: arn:<partition>:eks:<region>:<account>:cluster/<name>. A
+// hub that is not EKS has the cluster ID of its aws-iam-authenticator as the name.
 type ARN struct {
 	Partition, Region, AccountID, ClusterName string
 }

@@ -115,7 +115,7 @@ func planRole(desired Desired, role *ObservedRole) []Call {
 	if !samePolicy(role.AccessPolicy, access) {
 		calls = append(calls, putAccess)
 	}
-	if tags := missingTags(desired.Tags(), role.Tags); len(tags) > 0 {
+	if tags := MissingTags(desired.Tags(), role.Tags); len(tags) > 0 {
 		calls = append(calls, Call{Operation: TagRole, RoleName: name, Tags: tags})
 	}
 	return calls
@@ -140,7 +140,7 @@ func planEntry(desired Desired, entry *ObservedEntry, stale bool) []Call {
 		update.Username, update.Groups = desired.Username(), desired.Groups()
 		calls = append(calls, update)
 	}
-	if tags := missingTags(desired.Tags(), entry.Tags); len(tags) > 0 {
+	if tags := MissingTags(desired.Tags(), entry.Tags); len(tags) > 0 {
 		tag := call(TagAccessEntry)
 		tag.EntryARN, tag.Tags = entry.ARN, tags
 		calls = append(calls, tag)
@@ -196,8 +196,8 @@ func Expected(desired Desired) *Observed {
 	return observed
 }
 
-// missingTags returns the wanted tags that are not there or have another value.
-func missingTags(wanted, have map[string]string) map[string]string {
+// MissingTags returns the wanted tags that are not there or have another value.
+func MissingTags(wanted, have map[string]string) map[string]string {
 	missing := maps.Clone(wanted)
 	maps.DeleteFunc(missing, func(key, value string) bool {
 		existing, found := have[key]

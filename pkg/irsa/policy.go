@@ -164,7 +164,7 @@ func CreatorMappingPolicy(hub ARN) Policy {
 		Statement{Effect: allow, Action: Values{"iam:TagRole"}, Resource: Values{hub.RoleARN(hubRolePrefix + "*")}},
 		Statement{
 			Effect:   allow,
-			Action:   Values{"eks:CreateAccessEntry", "eks:DescribeAccessEntry", "eks:UpdateAccessEntry", "eks:DeleteAccessEntry", "eks:TagResource"},
+			Action:   Values{"eks:DescribeCluster", "eks:CreateAccessEntry", "eks:DescribeAccessEntry", "eks:UpdateAccessEntry", "eks:DeleteAccessEntry", "eks:TagResource"},
 			Resource: Values{hub.String(), entries},
 		},
 	)

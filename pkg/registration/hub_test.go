@@ -278,6 +278,8 @@ func (m mortalCloud) Provision(ctx context.Context, desired irsa.Desired, fresh 
 	return m.call(func() error { return m.account.Provision(ctx, desired, fresh) })
 }
 
+func (m mortalCloud) CheckAccessEntries(context.Context) (string, error) { return "", nil }
+
 func (m mortalCloud) Remove(ctx context.Context, desired irsa.Desired) error {
 	return m.call(func() error { return m.account.Remove(ctx, desired) })
 }

@@ -37,8 +37,13 @@ var (
 		Help: "Managed clusters that have access to the hub, by driver, as the replica that acts knows it.",
 	}, []string{"driver"})
 
+	hubProblems = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Subsystem: "hub_apiserver", Name: "registration_hub_problems", StabilityLevel: metrics.ALPHA,
+		Help: "What the hub lacks for a registration driver, by driver. Clusters that register by the driver get no access until it is 0.",
+	}, []string{"driver"})
+
 	registerMetrics = sync.OnceFunc(func() {
-		legacyregistry.MustRegister(acceptances, denials, failures, registered)
+		legacyregistry.MustRegister(acceptances, denials, failures, registered, hubProblems)
 	})
 )
 

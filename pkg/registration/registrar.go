@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/warning"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -87,6 +88,8 @@ type RegistrarOptions struct {
 	Decisions Decider
 	// MayDecide tells why the caller of a request may not decide about a cluster; nil if it may.
 	MayDecide func(ctx context.Context, cluster string) error
+	// HubProblems returns what the hub lacks for a driver; may be nil.
+	HubProblems func(driver registerv1alpha1.RegistrationDriver) []string
 	// Namespaces are those of the hub; nil not to look at them.
 	Namespaces corev1listers.NamespaceLister
 	// Gate learns first of what is decided; may be nil.
@@ -133,7 +136,7 @@ func (r *Registrar) AdmitCreate(ctx context.Context, mc *clusterv1.ManagedCluste
 		return invalid(mc.Name, errs)
 	}
 	if mc.Spec.HubAcceptsClient {
-		if err := r.acceptable(mc, r.newRecord(mc, callerOf(ctx), claim)); err != nil {
+		if err := r.acceptable(ctx, mc, r.newRecord(mc, callerOf(ctx), claim)); err != nil {
 			return err
 		}
 	}
@@ -279,13 +282,13 @@ func (r *Registrar) AdmitUpdate(ctx context.Context, mc, old *clusterv1.ManagedC
 		}
 	}
 	if accepting {
-		return r.acceptable(mc, registration)
+		return r.acceptable(ctx, mc, registration)
 	}
 	return nil
 }
 
 // acceptable tells why a cluster cannot be accepted now, whoever asks for it.
-func (r *Registrar) acceptable(mc *clusterv1.ManagedCluster, registration *registerv1alpha1.ManagedClusterRegistration) error {
+func (r *Registrar) acceptable(ctx context.Context, mc *clusterv1.ManagedCluster, registration *registerv1alpha1.ManagedClusterRegistration) error {
 	if mc.DeletionTimestamp != nil {
 		return apierrors.NewConflict(clusters, mc.Name, errors.New("the cluster is being deleted"))
 	}
@@ -304,6 +307,12 @@ func (r *Registrar) acceptable(mc *clusterv1.ManagedCluster, registration *regis
 	}
 	if why != "" {
 		return invalid(mc.Name, field.ErrorList{field.Forbidden(field.NewPath("spec", "hubAcceptsClient"), why)})
+	}
+	if r.HubProblems != nil {
+		// The hub may be repaired at any time: the decision stands.
+		for _, problem := range r.HubProblems(registration.Spec.Driver) {
+			warning.AddWarning(ctx, "", fmt.Sprintf("cluster %s gets no access by %s yet: %s", mc.Name, registration.Spec.Driver, problem))
+		}
 	}
 	return nil
 }

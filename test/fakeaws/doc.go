@@ -11,7 +11,8 @@
 //     ListRoleTags, PutRolePolicy, GetRolePolicy, ListRolePolicies, DeleteRolePolicy,
 //     AttachRolePolicy, DetachRolePolicy, ListAttachedRolePolicies, CreatePolicy,
 //     GetPolicy, ListPolicies, DeletePolicy, CreatePolicyVersion, GetPolicyVersion,
-//     ListPolicyVersions, DeletePolicyVersion, SetDefaultPolicyVersion.
+//     ListPolicyVersions, DeletePolicyVersion, SetDefaultPolicyVersion,
+//     GetOpenIDConnectProvider, SimulatePrincipalPolicy.
 //   - STS (Query protocol, 2011-06-15): GetCallerIdentity (also presigned), AssumeRole,
 //     AssumeRoleWithWebIdentity.
 //   - EKS (REST/JSON): CreateAccessEntry, DescribeAccessEntry, UpdateAccessEntry,

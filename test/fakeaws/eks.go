@@ -1,6 +1,8 @@
 package fakeaws
 
 import (
+	"crypto/md5" //nolint:gosec // See ClusterIssuer.
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -64,6 +66,14 @@ func (s *Server) AddCluster(clusterARN string, mode AuthenticationMode) error {
 	return s.save()
 }
 
+// ClusterIssuer returns the OIDC issuer of a cluster that DescribeCluster returns, without
+// https://. AddOIDCProvider makes it a provider of an account.
+func ClusterIssuer(clusterARN string) string {
+	arn, _ := parseARN(clusterARN)
+	sum := md5.Sum([]byte(clusterARN)) //nolint:gosec // It is a name, not a secret.
+	return "oidc.eks." + arn.Region + ".amazonaws.com/id/" + strings.ToUpper(hex.EncodeToString(sum[:]))
+}
+
 // SetClusterEndpoint sets what DescribeCluster says of where the API server is: its URL,
 // and its certificate authority in PEM.
 func (s *Server) SetClusterEndpoint(clusterARN, endpoint string, ca []byte) error {
@@ -89,13 +99,13 @@ type eksRoute struct {
 var eksRoutes = []eksRoute{
 	{"GET", "/clusters", "ListClusters", &operation{resource: anyCluster, run: (*Server).listClusters}},
 	{"GET", "/clusters/{name}", "DescribeCluster", &operation{resource: clusterResource, run: (*Server).describeCluster}},
-	{"POST", "/clusters/{clusterName}/access-entries", "CreateAccessEntry", &operation{resource: clusterResource, alsoNeeds: eksTagAction, run: (*Server).createAccessEntry, writes: true}},
+	{"POST", "/clusters/{clusterName}/access-entries", "CreateAccessEntry", &operation{required: []string{"principalArn"}, resource: clusterResource, alsoNeeds: eksTagAction, run: (*Server).createAccessEntry, writes: true}},
 	{"GET", "/clusters/{clusterName}/access-entries", "ListAccessEntries", &operation{resource: clusterResource, run: (*Server).listAccessEntries}},
 	{"GET", "/clusters/{clusterName}/access-entries/{principalArn}", "DescribeAccessEntry", &operation{resource: entryResource, run: (*Server).describeAccessEntry}},
 	{"POST", "/clusters/{clusterName}/access-entries/{principalArn}", "UpdateAccessEntry", &operation{resource: entryResource, run: (*Server).updateAccessEntry, writes: true}},
 	{"DELETE", "/clusters/{clusterName}/access-entries/{principalArn}", "DeleteAccessEntry", &operation{resource: entryResource, run: (*Server).deleteAccessEntry, writes: true}},
-	{"POST", "/tags/{resourceArn}", "TagResource", &operation{resource: taggedResource, run: (*Server).tagResource, writes: true}},
-	{"DELETE", "/tags/{resourceArn}", "UntagResource", &operation{resource: taggedResource, run: (*Server).untagResource, writes: true}},
+	{"POST", "/tags/{resourceArn}", "TagResource", &operation{required: []string{"tags"}, invalid: "BadRequestException", resource: taggedResource, run: (*Server).tagResource, writes: true}},
+	{"DELETE", "/tags/{resourceArn}", "UntagResource", &operation{required: []string{"tagKeys"}, invalid: "BadRequestException", resource: taggedResource, run: (*Server).untagResource, writes: true}},
 	{"GET", "/tags/{resourceArn}", "ListTagsForResource", &operation{resource: taggedResource, run: (*Server).listTagsForResource}},
 }
 
@@ -226,7 +236,8 @@ func (s *Server) describeCluster(r *request) (any, *apiError) {
 	return map[string]any{"cluster": map[string]any{
 		"name": c.Name, "arn": c.ARN, "createdAt": epoch(c.CreatedAt), "version": kubernetesVersion, "status": "ACTIVE",
 		"endpoint": c.Endpoint, "certificateAuthority": map[string]any{"data": c.CA},
-		"accessConfig": map[string]any{"authenticationMode": c.Mode}, "tags": orEmpty(c.Tags),
+		"accessConfig": map[string]any{"authenticationMode": c.Mode},
+		"identity":     map[string]any{"oidc": map[string]any{"issuer": "https://" + ClusterIssuer(c.ARN)}}, "tags": orEmpty(c.Tags),
 	}}, nil
 }
 

@@ -32,34 +32,37 @@ var (
 
 // iamOperations are the operations of IAM.
 var iamOperations = map[string]*operation{
-	"CreateRole":             {resource: roleResource, alsoNeeds: tagAction("iam:TagRole", "role"), run: (*Server).createRole, writes: true},
-	"GetRole":                {resource: roleResource, run: (*Server).getRole},
+	"CreateRole":             {required: []string{"RoleName", "AssumeRolePolicyDocument"}, resource: roleResource, alsoNeeds: tagAction("iam:TagRole", "role"), run: (*Server).createRole, writes: true},
+	"GetRole":                {required: []string{"RoleName"}, resource: roleResource, run: (*Server).getRole},
 	"ListRoles":              {resource: allRoles, run: (*Server).listRoles},
-	"UpdateRole":             {resource: roleResource, run: (*Server).updateRole, writes: true},
-	"UpdateRoleDescription":  {resource: roleResource, run: (*Server).updateRoleDescription, writes: true},
-	"DeleteRole":             {resource: roleResource, run: (*Server).deleteRole, writes: true},
-	"UpdateAssumeRolePolicy": {resource: roleResource, run: (*Server).updateAssumeRolePolicy, writes: true},
-	"TagRole":                {resource: roleResource, run: (*Server).tagRole, writes: true},
-	"UntagRole":              {resource: roleResource, run: (*Server).untagRole, writes: true},
-	"ListRoleTags":           {resource: roleResource, run: (*Server).listRoleTags},
+	"UpdateRole":             {required: []string{"RoleName"}, resource: roleResource, run: (*Server).updateRole, writes: true},
+	"UpdateRoleDescription":  {required: []string{"RoleName", "Description"}, resource: roleResource, run: (*Server).updateRoleDescription, writes: true},
+	"DeleteRole":             {required: []string{"RoleName"}, resource: roleResource, run: (*Server).deleteRole, writes: true},
+	"UpdateAssumeRolePolicy": {required: []string{"RoleName", "PolicyDocument"}, resource: roleResource, run: (*Server).updateAssumeRolePolicy, writes: true},
+	"TagRole":                {required: []string{"RoleName", "Tags"}, resource: roleResource, run: (*Server).tagRole, writes: true},
+	"UntagRole":              {required: []string{"RoleName", "TagKeys"}, resource: roleResource, run: (*Server).untagRole, writes: true},
+	"ListRoleTags":           {required: []string{"RoleName"}, resource: roleResource, run: (*Server).listRoleTags},
 
-	"PutRolePolicy":            {resource: roleResource, run: (*Server).putRolePolicy, writes: true},
-	"GetRolePolicy":            {resource: roleResource, run: (*Server).getRolePolicy},
-	"ListRolePolicies":         {resource: roleResource, run: (*Server).listRolePolicies},
-	"DeleteRolePolicy":         {resource: roleResource, run: (*Server).deleteRolePolicy, writes: true},
-	"AttachRolePolicy":         {resource: roleResource, run: (*Server).attachRolePolicy, writes: true},
-	"DetachRolePolicy":         {resource: roleResource, run: (*Server).detachRolePolicy, writes: true},
-	"ListAttachedRolePolicies": {resource: roleResource, run: (*Server).listAttachedRolePolicies},
+	"PutRolePolicy":            {required: []string{"RoleName", "PolicyName", "PolicyDocument"}, resource: roleResource, run: (*Server).putRolePolicy, writes: true},
+	"GetRolePolicy":            {required: []string{"RoleName", "PolicyName"}, resource: roleResource, run: (*Server).getRolePolicy},
+	"ListRolePolicies":         {required: []string{"RoleName"}, resource: roleResource, run: (*Server).listRolePolicies},
+	"DeleteRolePolicy":         {required: []string{"RoleName", "PolicyName"}, resource: roleResource, run: (*Server).deleteRolePolicy, writes: true},
+	"AttachRolePolicy":         {required: []string{"RoleName", "PolicyArn"}, resource: roleResource, run: (*Server).attachRolePolicy, writes: true},
+	"DetachRolePolicy":         {required: []string{"RoleName", "PolicyArn"}, resource: roleResource, run: (*Server).detachRolePolicy, writes: true},
+	"ListAttachedRolePolicies": {required: []string{"RoleName"}, resource: roleResource, run: (*Server).listAttachedRolePolicies},
 
-	"CreatePolicy":            {resource: newPolicyResource, alsoNeeds: tagAction("iam:TagPolicy", "policy"), run: (*Server).createPolicy, writes: true},
-	"GetPolicy":               {resource: policyResource, run: (*Server).getPolicy},
-	"ListPolicies":            {resource: allPolicies, run: (*Server).listPolicies},
-	"DeletePolicy":            {resource: policyResource, run: (*Server).deletePolicy, writes: true},
-	"CreatePolicyVersion":     {resource: policyResource, run: (*Server).createPolicyVersion, writes: true},
-	"GetPolicyVersion":        {resource: policyResource, run: (*Server).getPolicyVersion},
-	"ListPolicyVersions":      {resource: policyResource, run: (*Server).listPolicyVersions},
-	"DeletePolicyVersion":     {resource: policyResource, run: (*Server).deletePolicyVersion, writes: true},
-	"SetDefaultPolicyVersion": {resource: policyResource, run: (*Server).setDefaultPolicyVersion, writes: true},
+	"CreatePolicy":             {required: []string{"PolicyName", "PolicyDocument"}, resource: newPolicyResource, alsoNeeds: tagAction("iam:TagPolicy", "policy"), run: (*Server).createPolicy, writes: true},
+	"GetPolicy":                {required: []string{"PolicyArn"}, resource: policyResource, run: (*Server).getPolicy},
+	"ListPolicies":             {resource: allPolicies, run: (*Server).listPolicies},
+	"DeletePolicy":             {required: []string{"PolicyArn"}, resource: policyResource, run: (*Server).deletePolicy, writes: true},
+	"CreatePolicyVersion":      {required: []string{"PolicyArn", "PolicyDocument"}, resource: policyResource, run: (*Server).createPolicyVersion, writes: true},
+	"GetPolicyVersion":         {required: []string{"PolicyArn", "VersionId"}, resource: policyResource, run: (*Server).getPolicyVersion},
+	"ListPolicyVersions":       {required: []string{"PolicyArn"}, resource: policyResource, run: (*Server).listPolicyVersions},
+	"DeletePolicyVersion":      {required: []string{"PolicyArn", "VersionId"}, resource: policyResource, run: (*Server).deletePolicyVersion, writes: true},
+	"GetOpenIDConnectProvider": {required: []string{"OpenIDConnectProviderArn"}, resource: providerResource, run: (*Server).getOpenIDConnectProvider},
+	"SimulatePrincipalPolicy":  {required: []string{"PolicySourceArn", "ActionNames"}, resource: simulatedResource, run: (*Server).simulatePrincipalPolicy},
+
+	"SetDefaultPolicyVersion": {required: []string{"PolicyArn", "VersionId"}, resource: policyResource, run: (*Server).setDefaultPolicyVersion, writes: true},
 }
 
 // roleResource is the ARN of the role that the request names. AWS knows its path.
@@ -117,14 +120,18 @@ func malformedPolicy(err error) *apiError {
 	return errorf(http.StatusBadRequest, "MalformedPolicyDocument", "%v", err)
 }
 
-// checkParam refuses a required parameter that is missing or does not match.
+// checkParam refuses a parameter that does not match.
 func (r *request) checkParam(name string, pattern *regexp.Regexp) *apiError {
-	value, given := r.params[name]
-	switch {
-	case !given:
-		return validationError("Value null at '%s' failed to satisfy constraint: Member must not be null", lowerFirst(name))
-	case !pattern.MatchString(value):
+	if value := r.params[name]; !pattern.MatchString(value) {
 		return validationError("Value '%s' at '%s' failed to satisfy constraint: Member must satisfy regular expression pattern: %s", value, lowerFirst(name), pattern)
+	}
+	return nil
+}
+
+// checkEnum refuses a parameter that is given and is none of the values.
+func (r *request) checkEnum(name string, values ...string) *apiError {
+	if value, given := r.params[name]; given && !slices.Contains(values, value) {
+		return validationError("Value '%s' at '%s' failed to satisfy constraint: Member must satisfy enum value set: [%s]", value, lowerFirst(name), strings.Join(values, ", "))
 	}
 	return nil
 }

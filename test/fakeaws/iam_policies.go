@@ -149,10 +149,7 @@ func (s *Server) listAttachedRolePolicies(r *request) (any, *apiError) {
 
 // managedPolicy returns the policy whose ARN is in the request.
 func (s *Server) managedPolicy(r *request) (*policyRecord, *apiError) {
-	name, given := r.params["PolicyArn"]
-	if !given {
-		return nil, validationError("Value null at 'policyArn' failed to satisfy constraint: Member must not be null")
-	}
+	name := r.params["PolicyArn"]
 	if a, ok := parseARN(name); !ok || a.Service != "iam" || !strings.HasPrefix(a.Resource, "policy/") {
 		return nil, errorf(http.StatusBadRequest, "InvalidInput", "ARN %s is not valid.", name)
 	}
@@ -172,17 +169,27 @@ func (p *policyRecord) document(version string) string {
 	return ""
 }
 
-func (s *Server) policyNode(r *request, p *policyRecord) node {
-	attached := 0
+// attachments returns how many roles have the policy.
+func (s *Server) attachments(r *request, p *policyRecord) (n int) {
 	for _, role := range s.callersAccount(r).Roles {
 		if slices.Contains(role.Attached, p.ARN) {
-			attached++
+			n++
 		}
 	}
-	n := element("Policy",
+	return n
+}
+
+// listedPolicy is the policy as ListPolicies has it, without its description and tags.
+func (s *Server) listedPolicy(r *request, p *policyRecord) node {
+	return element("Policy",
 		textElement("PolicyName", p.Name), textElement("PolicyId", p.ID), textElement("Arn", p.ARN), textElement("Path", p.Path),
-		textElement("DefaultVersionId", p.Default), textElement("AttachmentCount", strconv.Itoa(attached)),
+		textElement("DefaultVersionId", p.Default), textElement("AttachmentCount", strconv.Itoa(s.attachments(r, p))),
+		textElement("PermissionsBoundaryUsageCount", "0"),
 		textElement("IsAttachable", "true"), timeElement("CreateDate", p.CreatedAt), timeElement("UpdateDate", p.UpdatedAt))
+}
+
+func (s *Server) policyNode(r *request, p *policyRecord) node {
+	n := s.listedPolicy(r, p)
 	if p.Description != "" {
 		n.nodes = append(n.nodes, textElement("Description", p.Description))
 	}
@@ -249,11 +256,20 @@ func (s *Server) getPolicy(r *request) (any, *apiError) {
 }
 
 func (s *Server) listPolicies(r *request) (any, *apiError) {
+	if e := r.checkEnum("Scope", "All", "AWS", "Local"); e != nil {
+		return nil, e
+	}
+	if e := r.checkEnum("PolicyUsageFilter", "PermissionsPolicy", "PermissionsBoundary"); e != nil {
+		return nil, e
+	}
 	policies := s.callersAccount(r).Policies
 	var arns []string
-	// The policies of AWS itself are not known here.
-	if r.params["Scope"] != "AWS" {
+	// The policies of AWS itself are not known here, and no policy is a boundary.
+	if r.params["Scope"] != "AWS" && r.params["PolicyUsageFilter"] != "PermissionsBoundary" {
 		for name, p := range policies {
+			if r.params["OnlyAttached"] == "true" && s.attachments(r, p) == 0 {
+				continue
+			}
 			if strings.HasPrefix(p.Path, r.params["PathPrefix"]) {
 				arns = append(arns, name)
 			}
@@ -266,7 +282,7 @@ func (s *Server) listPolicies(r *request) (any, *apiError) {
 	}
 	var members []node
 	for _, name := range page {
-		members = append(members, s.policyNode(r, policies[name]))
+		members = append(members, s.listedPolicy(r, policies[name]))
 	}
 	return element("", append(more, listElement("Policies", members...))...), nil
 }
@@ -289,8 +305,9 @@ func (s *Server) deletePolicy(r *request) (any, *apiError) {
 	return nil, nil
 }
 
+// node is the version without its document, which only GetPolicyVersion has.
 func (v policyVersion) node(isDefault bool) node {
-	return element("PolicyVersion", textElement("VersionId", v.ID), textElement("Document", escape(v.Document)),
+	return element("PolicyVersion", textElement("VersionId", v.ID),
 		textElement("IsDefaultVersion", strconv.FormatBool(isDefault)), timeElement("CreateDate", v.CreatedAt))
 }
 
@@ -335,7 +352,10 @@ func (s *Server) getPolicyVersion(r *request) (any, *apiError) {
 	if e != nil {
 		return nil, e
 	}
-	return element("", p.Versions[i].node(p.Versions[i].ID == p.Default)), nil
+	v := p.Versions[i]
+	n := v.node(v.ID == p.Default)
+	n.nodes = append(n.nodes, textElement("Document", escape(v.Document)))
+	return element("", n), nil
 }
 
 func (s *Server) listPolicyVersions(r *request) (any, *apiError) {

@@ -115,16 +115,7 @@ func (s *Server) principalOf(key *credential, now time.Time) (*principal, *apiEr
 	for _, t := range role.Tags {
 		p.Tags[t.Key] = t.Value
 	}
-	var documents []string
-	for _, document := range role.Inline {
-		documents = append(documents, document)
-	}
-	for _, arn := range role.Attached {
-		if attached := a.Policies[arn]; attached != nil {
-			documents = append(documents, attached.document(attached.Default))
-		}
-	}
-	return p, p.add(documents)
+	return p, p.add(a.documentsOf(role))
 }
 
 func sessionARN(a *account, role *roleRecord, session string) string {

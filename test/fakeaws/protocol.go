@@ -1,6 +1,7 @@
 package fakeaws
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
@@ -63,6 +64,36 @@ func (r *request) parameters() map[string]string {
 		}
 	}
 	return params
+}
+
+// missing refuses a request that lacks a member which it must have.
+func (r *request) missing() *apiError {
+	for _, name := range r.op.required {
+		switch {
+		case r.has(name):
+		case r.service == serviceEKS:
+			return errorf(http.StatusBadRequest, cmp.Or(r.op.invalid, "InvalidParameterException"), "The parameter %s must not be null.", name)
+		default:
+			return validationError("Value null at '%s' failed to satisfy constraint: Member must not be null", lowerFirst(name))
+		}
+	}
+	return nil
+}
+
+// has reports whether the request has a member: a parameter, a list, or a member of JSON.
+func (r *request) has(name string) bool {
+	if _, ok := r.params[name]; ok {
+		return true
+	}
+	if value, ok := r.input[name]; ok {
+		return string(value) != "null"
+	}
+	for param := range r.params {
+		if strings.HasPrefix(param, name+".") {
+			return true
+		}
+	}
+	return false
 }
 
 // node is an element of XML.

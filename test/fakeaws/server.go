@@ -233,6 +233,12 @@ type permission struct{ action, resource string }
 type operation struct {
 	// unsigned operations need no signature.
 	unsigned bool
+	// required are the members, by their names on the wire, that the request must have.
+	// Members that are elements of the path are not listed.
+	required []string
+	// invalid is the error code for a required member of EKS that is missing;
+	// InvalidParameterException if empty.
+	invalid string
 	// resource is the ARN that the caller needs permission for; nil for none.
 	resource func(s *Server, r *request) string
 	// alsoNeeds are further permissions that the request takes, if not nil.
@@ -310,6 +316,9 @@ func (s *Server) call(r *request) (any, *apiError) {
 		panic(http.ErrAbortHandler)
 	}
 	if e := fault.answer(r.service); e != nil {
+		return refuse(e)
+	}
+	if e := r.missing(); e != nil {
 		return refuse(e)
 	}
 	if r.op.prepare != nil {

@@ -78,6 +78,7 @@ type policyVersion struct {
 type providerRecord struct {
 	Issuer    string          `json:"issuer"` // without https://
 	Audiences []string        `json:"audiences"`
+	CreatedAt time.Time       `json:"createdAt,omitzero"`
 	JWKS      json.RawMessage `json:"jwks,omitempty"`
 	fetch     JWKSFunc
 }

@@ -12,14 +12,17 @@ import (
 	"time"
 )
 
+// maxSessionToken is the size that a session token may have.
+const maxSessionToken = 4096
+
 var sessionNamePattern = regexp.MustCompile(`^[\w+=,.@-]{2,64}$`)
 
 // stsOperations are the operations of STS.
 var stsOperations = map[string]*operation{
 	// Everybody may ask who he is.
 	"GetCallerIdentity":         {run: (*Server).getCallerIdentity},
-	"AssumeRole":                {run: (*Server).assumeRole, writes: true},
-	"AssumeRoleWithWebIdentity": {unsigned: true, prepare: (*Server).verifyWebIdentity, run: (*Server).assumeRoleWithWebIdentity, writes: true},
+	"AssumeRole":                {required: []string{"RoleArn", "RoleSessionName"}, run: (*Server).assumeRole, writes: true},
+	"AssumeRoleWithWebIdentity": {required: []string{"RoleArn", "RoleSessionName", "WebIdentityToken"}, unsigned: true, prepare: (*Server).verifyWebIdentity, run: (*Server).assumeRoleWithWebIdentity, writes: true},
 }
 
 // JWKSFunc returns the JSON Web Key Set of an OIDC provider.
@@ -172,6 +175,8 @@ func (s *Server) beginSession(r *request, owner *account, role *roleRecord, life
 			textElement("AccessKeyId", key.ID), textElement("SecretAccessKey", key.Secret),
 			textElement("SessionToken", key.Token), timeElement("Expiration", key.Expires)),
 		textElement("PackedPolicySize", "0"),
+		textElement("SessionTokenSize", strconv.Itoa(len(key.Token))),
+		textElement("SessionTokenUtilization", strconv.Itoa(len(key.Token)*100/maxSessionToken)),
 	}
 }
 
@@ -232,6 +237,16 @@ func (s *Server) AddStaticOIDCProvider(accountID, issuer string, jwks []byte, au
 	return s.addProvider(accountID, &providerRecord{Issuer: issuer, Audiences: audiences, JWKS: slices.Clone(jwks)})
 }
 
+// RemoveOIDCProvider removes an identity provider of an account.
+func (s *Server) RemoveOIDCProvider(accountID, issuer string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a := s.state.Accounts[accountID]; a != nil {
+		delete(a.Providers, issuer)
+	}
+	return s.save()
+}
+
 func (s *Server) addProvider(accountID string, p *providerRecord) (string, error) {
 	if p.Issuer == "" || strings.Contains(p.Issuer, "://") {
 		return "", fmt.Errorf("issuer %q: want a host and a path, without https://", p.Issuer)
@@ -245,6 +260,7 @@ func (s *Server) addProvider(accountID string, p *providerRecord) (string, error
 	if err != nil {
 		return "", err
 	}
+	p.CreatedAt = s.clock.Now().UTC()
 	a.Providers[p.Issuer] = p
 	return providerARN(a, p.Issuer), s.save()
 }

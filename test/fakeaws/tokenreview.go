@@ -48,7 +48,8 @@ func (s *Server) TokenWebhook(clusterARN string, awsAuth func() (*ConfigMapData,
 }
 
 // SetAWSAuth sets how the webhook of the server itself, that of WebhookKubeconfig, reads
-// the ConfigMap aws-auth of a cluster.
+// the ConfigMap aws-auth of a cluster. A cluster that AddCluster has not made is one that
+// runs aws-iam-authenticator, and has no access entries.
 func (s *Server) SetAWSAuth(clusterARN string, awsAuth func() (*ConfigMapData, error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +69,8 @@ func (s *Server) WebhookKubeconfig(clusterARN string) ([]byte, error) {
 	})
 }
 
-// serveTokenReview reviews for the cluster of that ARN, or the only one of that name.
+// serveTokenReview reviews for the cluster of that ARN, or the only one of that name. A
+// cluster that is not of EKS has aws-iam-authenticator, which reads aws-auth.
 func (s *Server) serveTokenReview(w http.ResponseWriter, hr *http.Request, cluster string) {
 	s.mu.Lock()
 	var found []string
@@ -76,6 +78,9 @@ func (s *Server) serveTokenReview(w http.ResponseWriter, hr *http.Request, clust
 		if name == cluster || c.Name == cluster {
 			found = append(found, name)
 		}
+	}
+	if s.state.Clusters[cluster] == nil && s.awsAuth[cluster] != nil {
+		found = []string{cluster}
 	}
 	s.mu.Unlock()
 	if len(found) != 1 {

@@ -2,13 +2,10 @@ package localhub
 
 import (
 	"context"
-	"crypto/md5" //nolint:gosec // It is a name, not a secret.
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/aws/smithy-go"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -46,16 +43,17 @@ type EKS struct {
 	AWS *fakeaws.Server
 	// ARN is that of the cluster.
 	ARN string
+	// Foreign says that the cluster is not of EKS: it runs aws-iam-authenticator with the
+	// name in the ARN as its cluster ID, which reads the ConfigMap aws-auth. EKS does not
+	// know the cluster.
+	Foreign bool
 	// Mode is where the cluster looks for who a caller is; access entries first and then
 	// the ConfigMap aws-auth, if empty.
 	Mode fakeaws.AuthenticationMode
 }
 
 // Issuer is who vouches for the ServiceAccounts of the cluster, without https://.
-func (e *EKS) Issuer() string {
-	sum := md5.Sum([]byte(e.ARN)) //nolint:gosec // See the import.
-	return "oidc.eks.us-west-2.amazonaws.com/id/" + strings.ToUpper(hex.EncodeToString(sum[:]))
-}
+func (e *EKS) Issuer() string { return fakeaws.ClusterIssuer(e.ARN) }
 
 // Run does what the aws command line does for a line of a shell, as an administrator of
 // the account of the cluster, and returns what that prints.
@@ -105,11 +103,13 @@ func (c *Cluster) enterAWS() ([]string, error) {
 	if mode == "" {
 		mode = fakeaws.ModeAPIAndConfigMap
 	}
-	if err := c.eks.AWS.AddCluster(c.eks.ARN, mode); err != nil {
-		return nil, err
-	}
-	if err := c.eks.AWS.SetClusterEndpoint(c.eks.ARN, c.host, c.AdminConfig().CAData); err != nil {
-		return nil, err
+	if !c.eks.Foreign {
+		if err := c.eks.AWS.AddCluster(c.eks.ARN, mode); err != nil {
+			return nil, err
+		}
+		if err := c.eks.AWS.SetClusterEndpoint(c.eks.ARN, c.host, c.AdminConfig().CAData); err != nil {
+			return nil, err
+		}
 	}
 	keys := func(ctx context.Context) ([]byte, error) {
 		return client.CoreV1().RESTClient().Get().AbsPath("/openid/v1/jwks").DoRaw(ctx)

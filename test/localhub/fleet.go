@@ -29,6 +29,8 @@ type FleetOptions struct {
 	// AWS has all clusters be of EKS, and the hub register by csr and aws-irsa. It takes
 	// [JoinByRegistration], and must run from before NewFleet until after Stop.
 	AWS *fakeaws.Server
+	// ForeignHub has the hub not be of EKS, but run aws-iam-authenticator. It takes AWS.
+	ForeignHub bool
 	// IRSA are the names of the managed clusters that register by aws-irsa; the others do by csr.
 	IRSA []string
 	// BinDir has our programs; [BinDir]() if empty.
@@ -116,7 +118,7 @@ func NewFleet(opts FleetOptions) (*Fleet, error) {
 		LogDir:        opts.LogDir,
 		BinDir:        opts.KubeBinDir,
 		NoFsync:       opts.NoFsync,
-		EKS:           opts.eks(HubARN),
+		EKS:           opts.hubEKS(),
 		AuditPolicy:   opts.HubAuditPolicy,
 		APIServerArgs: opts.HubArgs,
 	})

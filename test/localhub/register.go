@@ -28,6 +28,15 @@ func (o *FleetOptions) eks(arn string) *EKS {
 	return &EKS{AWS: o.AWS, ARN: arn, Mode: fakeaws.ModeAPIAndConfigMap}
 }
 
+// hubEKS is how the hub is known to AWS.
+func (o *FleetOptions) hubEKS() *EKS {
+	hub := o.eks(HubARN)
+	if hub != nil {
+		hub.Foreign = o.ForeignHub
+	}
+	return hub
+}
+
 // startServer starts the apiserver, on a hub that clusteradm has made one if clusters register.
 func (f *Fleet) startServer(ctx context.Context) error {
 	if f.options.Join != JoinByRegistration {
@@ -49,6 +58,9 @@ func (f *Fleet) Invite(ctx context.Context) (*Invitation, error) {
 			return nil, fmt.Errorf("the role of the server: %w", err)
 		}
 		args = []string{"--registration-auth=csr,aws-irsa", "--hub-cluster-arn=" + HubARN}
+		if f.options.ForeignHub {
+			args = append(args, "--eks-auth=ConfigMap")
+		}
 	}
 	return f.adm.Init(ctx, f.Hub, append(args, f.options.InitArgs...)...)
 }

@@ -105,6 +105,12 @@ func (h *storyHub) joinsAndIsAccepted(t *testing.T, c *storyCluster) {
 	if err := h.inAWS(identity); err != nil {
 		t.Error(err)
 	}
+	for _, account := range []string{faultsHubAccount, faultsManagedAccount} {
+		output, err := doctor(t, h.aws, account, h.Kubeconfig, "--managed-cluster-arn", c.EKS().ARN, "--cluster-name", c.Name, "--agent-namespace", c.namespace)
+		if err != nil || strings.Contains(output, "missing ") {
+			t.Errorf("clusteradm doctor aws for account %s prints %s, %v, want nothing missing", account, output, err)
+		}
+	}
 	if err := h.hasAccess(t.Context(), c.Name, fullAccess); err != nil {
 		t.Error(err)
 	}

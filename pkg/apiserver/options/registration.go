@@ -53,12 +53,12 @@ func newRegistration() Registration {
 
 func (r *Registration) addFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&r.Drivers, "registration-auth", r.Drivers,
-		"How managed clusters show the hub who they are: csr, by client certificates that the hub signs; aws-irsa, by AWS IAM roles, where hub and cluster are on EKS. Both may be given; a cluster that claims an ARN uses the second.")
+		"How managed clusters show the hub who they are: csr, by client certificates that the hub signs; aws-irsa, by AWS IAM roles, where the cluster is on EKS and the hub is on EKS or runs aws-iam-authenticator. Both may be given; a cluster that claims an ARN uses the second.")
 	fs.StringSliceVar(&r.Drivers, "enabled-registration-drivers", r.Drivers, "The spelling of --registration-auth in the public registration controller.")
 	fs.StringVar(&r.HubClusterARN, "hub-cluster-arn", r.HubClusterARN,
-		"ARN of the hub's own EKS cluster, as arn:<partition>:eks:<region>:<account>:cluster/<name>. Required with aws-irsa.")
+		"ARN of the hub's own EKS cluster, as arn:<partition>:eks:<region>:<account>:cluster/<name>. On a hub that is not EKS, <name> is the cluster ID of aws-iam-authenticator; that takes --eks-auth=ConfigMap. Required with aws-irsa.")
 	fs.StringVar(&r.EKSAuth, "eks-auth", r.EKSAuth,
-		"How the hub's EKS cluster learns which group an IAM role belongs to: by access entries (AccessEntry), or by the ConfigMap kube-system/aws-auth (ConfigMap).")
+		"How the hub's EKS cluster learns which group an IAM role belongs to: by access entries (AccessEntry), or by the ConfigMap kube-system/aws-auth (ConfigMap), which aws-iam-authenticator reads as well.")
 	fs.BoolVar(&r.ManageRoles, "irsa-manage-roles", r.ManageRoles,
 		"Make the IAM role of a cluster in the account of the hub, and remove it. Without, somebody else makes the roles that managedclusters/irsa tells, and the server maps them only.")
 	fs.StringToStringVar(&r.ResourceTags, "aws-resource-tags", r.ResourceTags,

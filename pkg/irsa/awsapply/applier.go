@@ -63,8 +63,21 @@ func New(ctx context.Context, options Options) (*Applier, error) {
 	if err := options.HubARN.Validate(); err != nil {
 		return nil, fmt.Errorf("the hub: %w", err)
 	}
+	cfg, err := loadConfig(ctx, options.HubARN.Region)
+	if err != nil {
+		return nil, err
+	}
+	a := &Applier{hub: options.HubARN, iam: iam.NewFromConfig(cfg), eks: eks.NewFromConfig(cfg)}
+	if err := a.checkAccount(ctx, sts.NewFromConfig(cfg)); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// loadConfig reads the configuration of the SDK's default chain.
+func loadConfig(ctx context.Context, region string) (aws.Config, error) {
 	cfg, err := config.LoadDefaultConfig(ctx,
-		config.WithRegion(options.HubARN.Region),
+		config.WithRegion(region),
 		config.WithRetryer(func() aws.Retryer {
 			return retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = maxAttempts, maxBackoff })
 		}),
@@ -73,13 +86,9 @@ func New(ctx context.Context, options Options) (*Applier, error) {
 		}),
 	)
 	if err != nil {
-		return nil, fmt.Errorf("reading the configuration of the AWS SDK: %w", err)
+		return aws.Config{}, fmt.Errorf("reading the configuration of the AWS SDK: %w", err)
 	}
-	a := &Applier{hub: options.HubARN, iam: iam.NewFromConfig(cfg), eks: eks.NewFromConfig(cfg)}
-	if err := a.checkAccount(ctx, sts.NewFromConfig(cfg)); err != nil {
-		return nil, err
-	}
-	return a, nil
+	return cfg, nil
 }
 
 // checkAccount finds out whose credentials they are. Those of another account would

@@ -85,3 +85,38 @@ func (a *awsAuth) edit(ctx context.Context, create bool, change func(roles strin
 	}
 	return nil
 }
+
+// check finds out whether the ConfigMap can be read and written, by requests without effect.
+// It returns why it cannot be, with the remedy.
+func (a *awsAuth) check(ctx context.Context) (string, error) {
+	const (
+		grant = "apply the Role of artifacts/rbac/aws-auth, as clusteradm init --eks-auth=ConfigMap does"
+		name  = "ConfigMap " + authNamespace + "/" + authName
+	)
+	current, err := a.configMaps.Get(ctx, authName, metav1.GetOptions{})
+	verb := "update"
+	switch {
+	case apierrors.IsNotFound(err):
+		verb = "create"
+		missing := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: authNamespace, Name: authName}}
+		if _, err = a.configMaps.Create(ctx, missing, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); apierrors.IsAlreadyExists(err) {
+			err = nil
+		}
+	case err != nil:
+		verb = "get"
+	default:
+		if _, parseErr := parseRoles(current.Data[rolesKey]); parseErr != nil {
+			return fmt.Sprintf("%s: its %s cannot be edited: %v; correct it by hand", name, rolesKey, parseErr), nil
+		}
+		if _, err = a.configMaps.Update(ctx, current, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}}); apierrors.IsConflict(err) {
+			err = nil // somebody else has written it, which is no obstacle
+		}
+	}
+	switch {
+	case apierrors.IsForbidden(err):
+		return fmt.Sprintf("the server cannot %s the %s: %v; %s", verb, name, err, grant), nil
+	case err != nil:
+		return "", fmt.Errorf("%s the %s: %w", verb, name, err)
+	}
+	return "", nil
+}

@@ -1,5 +1,6 @@
 // Package awsirsa is the driver of registrations by AWS IAM roles: a cluster on EKS
-// acts on the hub, which is on EKS too, by a role that only it can assume.
+// acts on the hub, which is on EKS too or runs aws-iam-authenticator, by a role that only
+// it can assume.
 package awsirsa
 
 import (
@@ -26,11 +27,15 @@ type Cloud interface {
 	Provision(ctx context.Context, desired irsa.Desired, fresh bool) error
 	// Remove removes it; what is not there is no error.
 	Remove(ctx context.Context, desired irsa.Desired) error
+	// CheckAccessEntries returns why the hub takes no access entries, with the remedy, or
+	// nothing if it does. It only reads.
+	CheckAccessEntries(ctx context.Context) (string, error)
 }
 
 // Options are what a Driver needs. All but ResourceTags are required.
 type Options struct {
-	// HubARN is that of the EKS cluster that the hub is.
+	// HubARN is that of the EKS cluster that the hub is. With the mapping ConfigMap the hub
+	// may be any cluster whose aws-iam-authenticator has this name as its cluster ID.
 	HubARN irsa.ARN
 	// Mapping is how the hub's EKS cluster knows which group an IAM role belongs to.
 	Mapping irsa.Mapping
@@ -52,7 +57,7 @@ type Driver struct {
 	auth    *awsAuth
 }
 
-var _ registration.Driver = (*Driver)(nil)
+var _ registration.Checker = (*Driver)(nil)
 
 // New returns a Driver. It fails for options that no cluster could be registered with.
 func New(o Options) (*Driver, error) {
@@ -75,6 +80,21 @@ func New(o Options) (*Driver, error) {
 
 // Name is aws-irsa.
 func (d *Driver) Name() registerv1alpha1.RegistrationDriver { return registerv1alpha1.DriverAWSIRSA }
+
+// Check finds out whether the hub takes the mapping of roles that this driver makes.
+func (d *Driver) Check(ctx context.Context) ([]string, error) {
+	var problem string
+	var err error
+	if d.options.Mapping == irsa.ConfigMap {
+		problem, err = d.auth.check(ctx)
+	} else {
+		problem, err = d.options.Cloud.CheckAccessEntries(ctx)
+	}
+	if err != nil || problem == "" {
+		return nil, err
+	}
+	return []string{problem}, nil
+}
 
 // Groups returns the groups of the mapping that the hub uses, and of one that it used
 // before for as long as that may still be there.

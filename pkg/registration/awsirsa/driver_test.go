@@ -55,6 +55,7 @@ func (r *records) read() *registerv1alpha1.ManagedClusterRegistration {
 type cloud struct {
 	roles, entries map[string]bool
 	asked          []string
+	problem        string
 	records        *records
 	before         func(operation string) error
 	t              *testing.T
@@ -101,6 +102,8 @@ func (c *cloud) Remove(_ context.Context, desired irsa.Desired) error {
 	}
 	return nil
 }
+
+func (c *cloud) CheckAccessEntries(context.Context) (string, error) { return c.problem, nil }
 
 type setting struct {
 	t       *testing.T
@@ -415,5 +418,66 @@ func TestOptions(t *testing.T) {
 		if _, err := New(options); err == nil {
 			t.Errorf("%s: it is taken", name)
 		}
+	}
+}
+
+func TestCheck(t *testing.T) {
+	forbid := func(verb string) func(*setting) {
+		return func(s *setting) {
+			s.hub.PrependReactor(verb, "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, apierrors.NewForbidden(corev1.Resource("configmaps"), "aws-auth", errors.New("no Role"))
+			})
+		}
+	}
+	edit := func(data map[string]string) func(*setting) {
+		return func(s *setting) {
+			auth := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "aws-auth"}, Data: data}
+			if _, err := s.hub.CoreV1().ConfigMaps("kube-system").Update(t.Context(), auth, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	remove := func(s *setting) {
+		if err := s.hub.CoreV1().ConfigMaps("kube-system").Delete(t.Context(), "aws-auth", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, test := range map[string]struct {
+		mapping irsa.Mapping
+		change  func(*setting)
+		want    []string // in the only problem; none for no problem
+	}{
+		"access entries":           {irsa.AccessEntry, func(*setting) {}, nil},
+		"no access entries":        {irsa.AccessEntry, func(s *setting) { s.cloud.problem = "no EKS" }, []string{"no EKS"}},
+		"the ConfigMap":            {irsa.ConfigMap, func(*setting) {}, nil},
+		"no ConfigMap":             {irsa.ConfigMap, remove, nil},
+		"no access to AWS":         {irsa.ConfigMap, func(s *setting) { s.cloud.problem = "no EKS" }, nil},
+		"a ConfigMap in disorder":  {irsa.ConfigMap, edit(map[string]string{"mapRoles": "{"}), []string{"mapRoles cannot be edited", "by hand"}},
+		"no permission to read":    {irsa.ConfigMap, forbid("get"), []string{"cannot get the ConfigMap kube-system/aws-auth", "artifacts/rbac/aws-auth"}},
+		"no permission to write":   {irsa.ConfigMap, forbid("update"), []string{"cannot update the ConfigMap", "artifacts/rbac/aws-auth"}},
+		"no permission to make it": {irsa.ConfigMap, func(s *setting) { remove(s); forbid("create")(s) }, []string{"cannot create the ConfigMap", "artifacts/rbac/aws-auth"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSetting(t)
+			test.change(s)
+			d := s.driver(func(o *Options) { o.Mapping = test.mapping })
+			s.hub.ClearActions()
+			problems, err := d.Check(t.Context())
+			if err != nil || (len(problems) > 0) != (len(test.want) > 0) {
+				t.Fatalf("Check() = %q, %v, want one with %q", problems, err, test.want)
+			}
+			for _, text := range test.want {
+				if !strings.Contains(problems[0], text) {
+					t.Errorf("Check() = %q, want one with %q", problems, text)
+				}
+			}
+			for _, action := range s.hub.Actions() {
+				update, isUpdate := action.(clienttesting.UpdateActionImpl)
+				create, isCreate := action.(clienttesting.CreateActionImpl)
+				if isUpdate && len(update.UpdateOptions.DryRun) == 0 || isCreate && len(create.CreateOptions.DryRun) == 0 {
+					t.Errorf("Check() sends %s without dry-run", action.GetVerb())
+				}
+			}
+		})
 	}
 }

@@ -17,24 +17,42 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/kubernetes"
 	certificateslisters "k8s.io/client-go/listers/certificates/v1"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/registration"
+	"open-cluster-management.io/hub-apiserver/pkg/signing"
 )
 
-var _ registration.Driver = Driver{}
+// probeName is the prefix of the request by which the server finds out whether the hub signs.
+const probeName = "hub-apiserver-probe"
+
+var _ registration.Checker = Driver{}
 
 // Driver is the registration driver csr. It makes nothing for a cluster: its agents
 // ask for certificates, and an Approver answers them for as long as the hub accepts it.
 type Driver struct {
 	// Requests has the requests that are labelled with the name of a cluster; nil for none.
 	Requests certificateslisters.CertificateSigningRequestLister
+	// Hub is for Check.
+	Hub kubernetes.Interface
 }
 
 // Name is csr.
 func (Driver) Name() registerv1alpha1.RegistrationDriver { return registerv1alpha1.DriverCSR }
+
+// Check finds out whether the hub signs client certificates.
+func (d Driver) Check(ctx context.Context) ([]string, error) {
+	refusal, err := signing.Probe(ctx, d.Hub, probeName, signing.DefaultTimeout)
+	if err != nil || refusal == "" {
+		return nil, err
+	}
+	return []string{fmt.Sprintf("the hub does not sign client certificates: %s; "+
+		"give kube-controller-manager --cluster-signing-cert-file and --cluster-signing-key-file, or start the server with --registration-auth=%s where the hub knows IAM roles",
+		refusal, registerv1alpha1.DriverAWSIRSA)}, nil
+}
 
 // Groups returns the group that client certificates have as their organization.
 func (Driver) Groups(registration *registerv1alpha1.ManagedClusterRegistration) []string {

@@ -1,0 +1,190 @@
+package clusteradm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
+
+	"open-cluster-management.io/hub-apiserver/pkg/irsa"
+	"open-cluster-management.io/hub-apiserver/pkg/irsa/awsapply"
+)
+
+const doctorAWSExample = `  # The account of the hub, and what it has for one managed cluster
+  clusteradm doctor aws --hub-cluster-arn arn:aws:eks:us-west-2:123456789012:cluster/hub \
+      --managed-cluster-arn arn:aws:eks:us-west-2:210987654321:cluster/cluster1 --cluster-name cluster1
+
+  # The account of the managed cluster, with credentials for it
+  AWS_PROFILE=managed clusteradm doctor aws --hub-cluster-arn arn:aws:eks:us-west-2:123456789012:cluster/hub \
+      --managed-cluster-arn arn:aws:eks:us-west-2:210987654321:cluster/cluster1 --cluster-name cluster1`
+
+// doctoring is the command clusteradm doctor aws.
+type doctoring struct {
+	access  *genericclioptions.ConfigFlags
+	streams genericiooptions.IOStreams
+
+	hubARN, managedARN, clusterName string
+	roleARN, eksAuth                string
+	manageRoles                     bool
+	agentNamespace, agentAccount    string
+}
+
+func newDoctor(access *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "doctor",
+		Short: "Find out what is missing, without changing anything",
+		Args:  cobra.NoArgs,
+		RunE:  func(command *cobra.Command, _ []string) error { return command.Help() },
+	}
+	command.AddCommand(newDoctorAWS(access, streams))
+	return command
+}
+
+func newDoctorAWS(access *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
+	d := &doctoring{access: access, streams: streams, eksAuth: string(irsa.AccessEntry), manageRoles: true}
+	d.agentNamespace, d.agentAccount, _ = strings.Cut(irsa.AgentServiceAccount, ":")
+	command := &cobra.Command{
+		Use:   "aws",
+		Short: "Find out what registration by IAM roles lacks in AWS",
+		Long: `Find out what registration by IAM roles lacks in AWS: roles, policies, permissions, tags, identity
+providers and mappings. The command prints one line for each of them, with the remedy if it is missing.
+It exits with 1 if something is missing, differs, or cannot be read.
+
+The command uses your own credentials, as the AWS SDK finds them, and only reads. It inspects the clusters
+of the account of these credentials; run it once for each account.`,
+		Example: doctorAWSExample,
+		Args:    cobra.NoArgs,
+		RunE:    func(command *cobra.Command, _ []string) error { return d.run(command.Context()) },
+	}
+	flags := command.Flags()
+	flags.StringVar(&d.hubARN, "hub-cluster-arn", "", "ARN of the hub's EKS cluster, as the server has it. Required.")
+	flags.StringVar(&d.hubARN, "eks-hub-cluster-arn", "", "Another spelling of --hub-cluster-arn.")
+	flags.StringVar(&d.managedARN, "managed-cluster-arn", "", "ARN of the EKS cluster of a managed cluster. Without, only the hub is inspected.")
+	flags.StringVar(&d.clusterName, "cluster-name", "", "Name of the ManagedCluster. The name in --managed-cluster-arn when this is empty.")
+	flags.StringVar(&d.roleARN, "hub-role-arn", "", "ARN of the IAM role that the server acts as. <hub>_managed-cluster-identity-creator in the account of the hub when this is empty.")
+	flags.StringVar(&d.eksAuth, "eks-auth", d.eksAuth, "How the hub learns which group an IAM role belongs to: AccessEntry, or ConfigMap for kube-system/aws-auth, which is read on the cluster of the current context.")
+	flags.BoolVar(&d.manageRoles, "irsa-manage-roles", d.manageRoles, "Whether the server makes the IAM role of each cluster in the account of the hub.")
+	flags.StringVar(&d.agentNamespace, "agent-namespace", d.agentNamespace, "Namespace of the agent on the managed cluster.")
+	return command
+}
+
+// inspection is what the flags say, or everything that is wrong with them.
+func (d *doctoring) inspection() (awsapply.Inspection, error) {
+	inspection := awsapply.Inspection{
+		Desired:       irsa.Desired{Mapping: irsa.Mapping(d.eksAuth), ManageRoles: d.manageRoles, ClusterName: d.clusterName},
+		ServerAccount: hubNamespace + ":" + serverName, AgentAccount: d.agentNamespace + ":" + d.agentAccount,
+	}
+	var errs []error
+	var err error
+	if inspection.Hub, err = irsa.ParseARN(d.hubARN); err != nil {
+		return inspection, fmt.Errorf("--hub-cluster-arn: %w", err)
+	}
+	if inspection.Mapping != irsa.AccessEntry && inspection.Mapping != irsa.ConfigMap {
+		errs = append(errs, fmt.Errorf("--eks-auth must be %s or %s, not %q", irsa.AccessEntry, irsa.ConfigMap, d.eksAuth))
+	}
+	if d.managedARN != "" {
+		if inspection.Managed, err = irsa.ParseARN(d.managedARN); err != nil {
+			errs = append(errs, fmt.Errorf("--managed-cluster-arn: %w", err))
+		} else if err := inspection.Identity.Validate(); err != nil {
+			errs = append(errs, err)
+		}
+		if inspection.ClusterName == "" {
+			inspection.ClusterName = inspection.Managed.ClusterName
+		}
+	} else if d.clusterName != "" {
+		errs = append(errs, errors.New("--cluster-name takes --managed-cluster-arn"))
+	}
+	if d.roleARN == "" {
+		if inspection.ServerRole, err = irsa.CreatorRoleName(inspection.Hub); err != nil {
+			errs = append(errs, fmt.Errorf("--hub-role-arn is required: %w", err))
+		}
+	} else if name, ok := strings.CutPrefix(d.roleARN, inspection.Hub.RoleARN("")); ok {
+		inspection.ServerRole = name
+	} else {
+		errs = append(errs, fmt.Errorf("--hub-role-arn %q must be the ARN of a role in the account of the hub, as %s", d.roleARN, inspection.Hub.RoleARN("<name>")))
+	}
+	return inspection, errors.Join(errs...)
+}
+
+func (d *doctoring) run(ctx context.Context) error {
+	inspection, err := d.inspection()
+	if err != nil {
+		return err
+	}
+	findings, err := awsapply.Inspect(ctx, inspection)
+	if err != nil {
+		return err
+	}
+	if inspection.Mapping == irsa.ConfigMap && inspection.Managed != (irsa.ARN{}) {
+		findings = append(findings, d.mapped(ctx, inspection.Desired))
+	}
+	bad := 0
+	for _, finding := range findings {
+		line := fmt.Sprintf("%-8s %s", finding.State, finding.Subject)
+		if finding.Remedy != "" {
+			line += ": " + finding.Remedy
+		}
+		say(d.streams.Out, "%s", printable(line))
+		if finding.State != awsapply.Present && finding.State != awsapply.Skipped {
+			bad++
+		}
+	}
+	if bad > 0 {
+		return fmt.Errorf("%d of %d things are missing, differ or are not known", bad, len(findings))
+	}
+	return nil
+}
+
+// mapped looks for the role of the managed cluster in the ConfigMap aws-auth of the cluster
+// of the current context.
+func (d *doctoring) mapped(ctx context.Context, desired irsa.Desired) awsapply.Finding {
+	finding := awsapply.Finding{State: awsapply.Unknown, Subject: "entry of " + desired.HubRoleARN() + " in ConfigMap kube-system/aws-auth"}
+	config, err := d.access.ToRESTConfig()
+	if err != nil {
+		finding.Remedy = err.Error()
+		return finding
+	}
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		finding.Remedy = err.Error()
+		return finding
+	}
+	auth, err := kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, "aws-auth", metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		finding.Remedy = err.Error()
+		return finding
+	}
+	var roles []struct {
+		RoleARN  string   `json:"rolearn"`
+		Username string   `json:"username"`
+		Groups   []string `json:"groups"`
+	}
+	if auth != nil {
+		if err := yaml.Unmarshal([]byte(auth.Data["mapRoles"]), &roles); err != nil {
+			finding.State, finding.Remedy = awsapply.Different, "its mapRoles is not a list of roles; correct it by hand: "+err.Error()
+			return finding
+		}
+	}
+	const accept = "accept the cluster; the server repairs an accepted cluster within 30 minutes, or when it starts"
+	finding.State, finding.Remedy = awsapply.Missing, accept
+	for _, role := range roles {
+		if role.RoleARN != desired.HubRoleARN() {
+			continue
+		}
+		if role.Username == desired.Username() && slices.Equal(role.Groups, desired.Groups()) {
+			return awsapply.Finding{State: awsapply.Present, Subject: finding.Subject}
+		}
+		finding.State = awsapply.Different
+		finding.Remedy = fmt.Sprintf("its user name must be %s and its groups %v; %s", desired.Username(), desired.Groups(), accept)
+	}
+	return finding
+}

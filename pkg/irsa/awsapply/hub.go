@@ -1,0 +1,42 @@
+package awsapply
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/eks"
+	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
+)
+
+// CheckAccessEntries returns why the hub takes no access entries, with the remedy, or
+// nothing if it does. It only reads.
+func (a *Applier) CheckAccessEntries(ctx context.Context) (string, error) {
+	var cluster *ekstypes.Cluster
+	err := call(ctx, serviceEKS, "DescribeCluster", a.hub.String(), func(ctx context.Context) error {
+		out, err := a.eks.DescribeCluster(ctx, &eks.DescribeClusterInput{Name: aws.String(a.hub.ClusterName)})
+		if err == nil {
+			cluster = out.Cluster
+		}
+		return err
+	})
+	switch {
+	case isNotFound(err):
+		return fmt.Sprintf("there is no EKS cluster %s: correct --hub-cluster-arn, or use --eks-auth=ConfigMap on a hub that is not EKS and runs aws-iam-authenticator", a.hub), nil
+	case result(err) == resultDenied:
+		return "", fmt.Errorf("%w; allow eks:DescribeCluster on %s to the role of the server", err, a.hub)
+	case err != nil:
+		return "", err
+	}
+	return entriesProblem(a.hub.ClusterName, cluster), nil
+}
+
+// entriesProblem returns why an EKS cluster takes no access entries.
+func entriesProblem(name string, cluster *ekstypes.Cluster) string {
+	if cluster.AccessConfig == nil || cluster.AccessConfig.AuthenticationMode != ekstypes.AuthenticationModeConfigMap {
+		return ""
+	}
+	return fmt.Sprintf("the authentication mode of EKS cluster %s is %s, which takes no access entries: "+
+		"run aws eks update-cluster-config --name %s --access-config authenticationMode=API_AND_CONFIG_MAP, or use --eks-auth=ConfigMap",
+		name, ekstypes.AuthenticationModeConfigMap, name)
+}

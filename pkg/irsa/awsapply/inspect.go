@@ -1,0 +1,347 @@
+package awsapply
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/eks"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+
+	"open-cluster-management.io/hub-apiserver/pkg/irsa"
+)
+
+// State is what an inspection found of one thing.
+type State string
+
+// States of findings.
+const (
+	// Present is as it should be.
+	Present State = "ok"
+	// Missing is not there, and Different is not as it should be.
+	Missing   State = "missing"
+	Different State = "differs"
+	// Unknown could not be read.
+	Unknown State = "unknown"
+	// Skipped belongs to another account, or to no account at all.
+	Skipped State = "skipped"
+)
+
+// Finding is one thing that registration by IAM roles needs.
+type Finding struct {
+	State State
+	// Subject is the thing, and Remedy what makes it as it should be; empty if it is.
+	Subject, Remedy string
+}
+
+// Inspection says what is to be inspected.
+type Inspection struct {
+	// Desired has the hub, the mapping, and the managed cluster, which is the zero ARN if
+	// only the hub is inspected.
+	irsa.Desired
+	// ServerRole is the name of the role that the server acts as, and ServerAccount its
+	// ServiceAccount, as namespace:name.
+	ServerRole, ServerAccount string
+	// AgentAccount is the ServiceAccount of the agent.
+	AgentAccount string
+}
+
+// inspector reads AWS, and never writes.
+type inspector struct {
+	*Applier
+	Inspection
+	account string
+	// noEntries is whether the hub is known to take no access entries.
+	noEntries bool
+	findings  []Finding
+}
+
+// Inspect compares what AWS has with what the registration of clusters by IAM roles needs,
+// with the credentials of the AWS SDK's default chain. It reads the account of these
+// credentials only, and changes nothing.
+func Inspect(ctx context.Context, inspection Inspection) ([]Finding, error) {
+	cfg, err := loadConfig(ctx, inspection.Hub.Region)
+	if err != nil {
+		return nil, err
+	}
+	i := &inspector{
+		Applier:    &Applier{hub: inspection.Hub, iam: iam.NewFromConfig(cfg), eks: eks.NewFromConfig(cfg)},
+		Inspection: inspection,
+	}
+	client := sts.NewFromConfig(cfg)
+	err = call(ctx, serviceSTS, "GetCallerIdentity", "your credentials", func(ctx context.Context) error {
+		out, err := client.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
+		if err == nil {
+			i.account = aws.ToString(out.Account)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if i.owns("the hub", i.Hub) {
+		i.inspectHub(ctx)
+	}
+	if i.Managed != (irsa.ARN{}) && i.owns("the managed cluster", i.Managed) {
+		i.inspectManaged(ctx)
+	}
+	return i.findings, nil
+}
+
+// owns reports whether the credentials are of the account of a cluster.
+func (i *inspector) owns(what string, cluster irsa.ARN) bool {
+	if cluster.AccountID == i.account {
+		return true
+	}
+	i.add(Skipped, fmt.Sprintf("account %s of %s", cluster.AccountID, what), "your credentials are of account "+i.account+"; run the command again with credentials of that account")
+	return false
+}
+
+func (i *inspector) add(state State, subject, remedy string) {
+	i.findings = append(i.findings, Finding{State: state, Subject: subject, Remedy: remedy})
+}
+
+// judge adds a finding with the state and its remedy, or one that is Present if ok.
+func (i *inspector) judge(ok bool, state State, subject, remedy string) {
+	if ok {
+		state, remedy = Present, ""
+	}
+	i.add(state, subject, remedy)
+}
+
+// unread adds a finding of what could not be read.
+func (i *inspector) unread(subject string, err error) {
+	i.add(Unknown, subject, err.Error())
+}
+
+func (i *inspector) inspectHub(ctx context.Context) {
+	issuer := i.inspectCluster(ctx, "hub", i.Hub, i.Mapping)
+	i.inspectProvider(ctx, i.Hub, issuer)
+	role := i.inspectRole(ctx, i.ServerRole, i.Hub, "the server", "create it as docs/registration.md says")
+	desired := i.Desired
+	if desired.Managed == (irsa.ARN{}) {
+		desired.Managed = i.Hub // any identity is good to ask for permissions
+	}
+	if role != nil {
+		i.inspectTrust(role, irsa.CreatorTrustPolicy(i.Hub, issuer, i.ServerAccount), issuer)
+		i.inspectPermissions(ctx, role, irsa.ServerPermissions(desired))
+	}
+	if i.Managed != (irsa.ARN{}) {
+		i.inspectProvisioned(ctx)
+	}
+}
+
+func (i *inspector) inspectManaged(ctx context.Context) {
+	issuer := i.inspectCluster(ctx, "managed", i.Managed, "")
+	i.inspectProvider(ctx, i.Managed, issuer)
+	role := i.inspectRole(ctx, i.ManagedClusterRoleName(), i.Managed, "the managed cluster",
+		"run "+strings.Join(i.Commands(issuer, i.AgentAccount), " && "))
+	if role == nil {
+		return
+	}
+	i.inspectTrust(role, i.ManagedClusterTrustPolicy(issuer, i.AgentAccount), issuer)
+	i.inspectPermissions(ctx, role, i.ManagedClusterPermissions())
+	have := map[string]string{}
+	for _, tag := range role.Tags {
+		have[aws.ToString(tag.Key)] = aws.ToString(tag.Value)
+	}
+	missing := irsa.MissingTags(i.Identity.Tags(), have)
+	i.judge(len(missing) == 0, Missing, "tags of role "+aws.ToString(role.RoleName), "run aws iam tag-role with "+listTags(missing))
+}
+
+// inspectCluster returns the OIDC issuer of an EKS cluster; empty if it is not known.
+func (i *inspector) inspectCluster(ctx context.Context, kind string, cluster irsa.ARN, mapping irsa.Mapping) (issuer string) {
+	subject := fmt.Sprintf("%s EKS cluster %s", kind, cluster)
+	var out *eks.DescribeClusterOutput
+	err := call(ctx, serviceEKS, "DescribeCluster", cluster.String(), func(ctx context.Context) (err error) {
+		out, err = i.eks.DescribeCluster(ctx, &eks.DescribeClusterInput{Name: aws.String(cluster.ClusterName)}, func(o *eks.Options) { o.Region = cluster.Region })
+		return err
+	})
+	switch {
+	case isNotFound(err) && mapping == irsa.ConfigMap:
+		i.add(Skipped, subject, "there is none, as on a hub that is not EKS; its identity provider is not inspected")
+		return ""
+	case isNotFound(err):
+		i.add(Missing, subject, "correct the ARN; on a hub that is not EKS, use --eks-auth=ConfigMap")
+		return ""
+	case err != nil:
+		i.unread(subject, err)
+		return ""
+	}
+	i.add(Present, subject, "")
+	if mapping == irsa.AccessEntry {
+		problem := entriesProblem(cluster.ClusterName, out.Cluster)
+		i.noEntries = problem != ""
+		i.judge(problem == "", Different, "authentication mode of EKS cluster "+cluster.ClusterName, problem)
+	}
+	if out.Cluster.Identity == nil || out.Cluster.Identity.Oidc == nil {
+		return ""
+	}
+	return strings.TrimPrefix(aws.ToString(out.Cluster.Identity.Oidc.Issuer), "https://")
+}
+
+// inspectProvider looks for the identity provider by which ServiceAccounts act as roles.
+func (i *inspector) inspectProvider(ctx context.Context, cluster irsa.ARN, issuer string) {
+	if issuer == "" {
+		return
+	}
+	arn := cluster.OIDCProviderARN(issuer)
+	subject := "OIDC provider " + arn
+	var audiences []string
+	err := call(ctx, serviceIAM, "GetOpenIDConnectProvider", arn, func(ctx context.Context) error {
+		out, err := i.iam.GetOpenIDConnectProvider(ctx, &iam.GetOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(arn)})
+		if err == nil {
+			audiences = out.ClientIDList
+		}
+		return err
+	})
+	switch {
+	case isNotFound(err):
+		i.add(Missing, subject, fmt.Sprintf("run aws iam create-open-id-connect-provider --url https://%s --client-id-list %s", issuer, irsa.TokenAudience))
+	case err != nil:
+		i.unread(subject, err)
+	default:
+		i.judge(slices.Contains(audiences, irsa.TokenAudience), Missing, "audience "+irsa.TokenAudience+" of "+subject,
+			fmt.Sprintf("run aws iam add-client-id-to-open-id-connect-provider --open-id-connect-provider-arn %s --client-id %s", arn, irsa.TokenAudience))
+	}
+}
+
+// inspectRole returns a role; nil if there is none that can be read.
+func (i *inspector) inspectRole(ctx context.Context, name string, cluster irsa.ARN, whose, remedy string) *iamtypes.Role {
+	subject := fmt.Sprintf("role %s of %s", name, whose)
+	var role *iamtypes.Role
+	err := call(ctx, serviceIAM, "GetRole", "role "+name, func(ctx context.Context) error {
+		out, err := i.iam.GetRole(ctx, &iam.GetRoleInput{RoleName: aws.String(name)})
+		if err == nil {
+			role = out.Role
+		}
+		return err
+	})
+	switch {
+	case isNotFound(err):
+		i.add(Missing, subject, remedy)
+		return nil
+	case err != nil:
+		i.unread(subject, err)
+		return nil
+	}
+	arn := aws.ToString(role.Arn)
+	i.judge(arn == cluster.RoleARN(name), Different, subject, fmt.Sprintf("its ARN is %s instead of %s; create it without a path", arn, cluster.RoleARN(name)))
+	return role
+}
+
+// inspectTrust compares the trust policy of a role. Without the issuer it cannot be known.
+func (i *inspector) inspectTrust(role *iamtypes.Role, wanted irsa.Policy, issuer string) {
+	subject := "trust policy of role " + aws.ToString(role.RoleName)
+	if issuer == "" {
+		i.add(Skipped, subject, "the OIDC issuer of the cluster is not known")
+		return
+	}
+	i.judge(wanted.ContainedIn(aws.ToString(role.AssumeRolePolicyDocument)), Different, subject, "it must contain the statement of "+wanted.JSON())
+}
+
+// inspectPermissions asks IAM what a role may do, by whatever policies.
+func (i *inspector) inspectPermissions(ctx context.Context, role *iamtypes.Role, wanted []irsa.Permission) {
+	byResource := map[string][]string{}
+	for _, permission := range wanted {
+		byResource[permission.Resource] = append(byResource[permission.Resource], permission.Action)
+	}
+	for _, resource := range slices.Sorted(maps.Keys(byResource)) {
+		decisions := map[string]iamtypes.PolicyEvaluationDecisionType{}
+		pages := iam.NewSimulatePrincipalPolicyPaginator(i.iam, &iam.SimulatePrincipalPolicyInput{
+			PolicySourceArn: role.Arn, ActionNames: byResource[resource], ResourceArns: []string{resource},
+		})
+		var err error
+		for err == nil && pages.HasMorePages() {
+			err = call(ctx, serviceIAM, "SimulatePrincipalPolicy", "role "+aws.ToString(role.RoleName), func(ctx context.Context) error {
+				page, err := pages.NextPage(ctx)
+				if err == nil {
+					for _, result := range page.EvaluationResults {
+						decisions[aws.ToString(result.EvalActionName)] = result.EvalDecision
+					}
+				}
+				return err
+			})
+		}
+		for _, action := range byResource[resource] {
+			subject := fmt.Sprintf("permission %s of role %s on %s", action, aws.ToString(role.RoleName), resource)
+			if err != nil {
+				i.unread(subject, err)
+				continue
+			}
+			i.judge(decisions[action] == iamtypes.PolicyEvaluationDecisionTypeAllowed, Missing, subject, "allow it in a policy of the role, as docs/registration.md says")
+		}
+	}
+}
+
+// inspectProvisioned compares what the server makes for an accepted cluster.
+func (i *inspector) inspectProvisioned(ctx context.Context) {
+	desired := i.Desired
+	desired.ManageRoles = true // whoever makes the role, it must be there
+	remedy := "accept the cluster; the server repairs an accepted cluster within 30 minutes, or when it starts"
+	if !i.ManageRoles {
+		remedy = "make the role by the commands and documents of managedclusters/irsa"
+	}
+	role, err := i.observeRole(ctx, desired)
+	subject := "role " + desired.HubRoleName() + " of the managed cluster on the hub"
+	if err != nil {
+		i.unread(subject, err)
+	} else {
+		i.addPlan(irsa.PlanProvision(roleOnly(desired), &irsa.Observed{Role: role}), subject, remedy)
+	}
+	if desired.Mapping != irsa.AccessEntry || i.noEntries {
+		return
+	}
+	desired.ManageRoles = false
+	entry, err := i.observeEntry(ctx, desired)
+	subject = "access entry of role " + desired.HubRoleName()
+	if err != nil {
+		i.unread(subject, err)
+		return
+	}
+	i.addPlan(irsa.PlanProvision(desired, &irsa.Observed{Entry: entry}), subject, "accept the cluster; the server repairs an accepted cluster within 30 minutes, or when it starts")
+}
+
+// roleOnly is what is desired of the role, without its mapping.
+func roleOnly(desired irsa.Desired) irsa.Desired {
+	desired.Mapping = irsa.ConfigMap
+	return desired
+}
+
+// addPlan adds what the calls of a plan would make or change.
+func (i *inspector) addPlan(plan []irsa.Call, subject, remedy string) {
+	if len(plan) == 0 {
+		i.add(Present, subject, "")
+	}
+	for _, step := range plan {
+		switch step.Operation {
+		case irsa.CreateRole, irsa.CreateAccessEntry:
+			i.add(Missing, subject, remedy)
+			return
+		case irsa.UpdateAssumeRolePolicy:
+			i.add(Different, "trust policy of "+subject, "it must be "+step.Document+"; "+remedy)
+		case irsa.PutRolePolicy:
+			i.add(Different, "access policy "+step.PolicyName+" of "+subject, "it must be "+step.Document+"; "+remedy)
+		case irsa.TagRole, irsa.TagAccessEntry:
+			i.add(Missing, "tags of "+subject, "they must contain "+listTags(step.Tags)+"; "+remedy)
+		case irsa.UpdateAccessEntry:
+			i.add(Different, subject, fmt.Sprintf("its user name must be %s and its groups %v; %s", step.Username, step.Groups, remedy))
+		case irsa.DeleteAccessEntry:
+			i.add(Different, subject, "it has another type; "+remedy)
+			return
+		}
+	}
+}
+
+func listTags(tags map[string]string) string {
+	var list []string
+	for _, key := range slices.Sorted(maps.Keys(tags)) {
+		list = append(list, "Key="+key+",Value="+tags[key])
+	}
+	return strings.Join(list, " ")
+}

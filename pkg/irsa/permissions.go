@@ -1,0 +1,45 @@
+package irsa
+
+import "strings"
+
+// Permission is an action that a role must be allowed to take, on one resource.
+type Permission struct {
+	Action, Resource string
+}
+
+// ServerPermissions are those that the role of the server needs for one cluster: those for
+// the calls of plans, and for the reads before them. For the mapping ConfigMap there are
+// none beside those for roles.
+func ServerPermissions(desired Desired) []Permission {
+	var all []Permission
+	add := func(resource string, actions ...string) {
+		for _, action := range actions {
+			all = append(all, Permission{Action: action, Resource: resource})
+		}
+	}
+	if desired.ManageRoles {
+		add(desired.HubRoleARN(),
+			"iam:GetRole", "iam:GetRolePolicy", "iam:CreateRole", "iam:TagRole", "iam:UpdateAssumeRolePolicy", "iam:PutRolePolicy",
+			"iam:ListRolePolicies", "iam:ListAttachedRolePolicies", "iam:DeleteRolePolicy", "iam:DetachRolePolicy", "iam:DeleteRole")
+	}
+	if desired.Mapping == AccessEntry {
+		entry := strings.Replace(desired.Hub.String(), ":cluster/", ":access-entry/", 1) + "/role/" + desired.Hub.AccountID + "/" + desired.HubRoleName() + "/entry"
+		add(desired.Hub.String(), "eks:DescribeCluster", "eks:CreateAccessEntry")
+		add(entry, "eks:DescribeAccessEntry", "eks:UpdateAccessEntry", "eks:DeleteAccessEntry", "eks:TagResource")
+	}
+	return all
+}
+
+// ManagedClusterPermissions are those that the role of the managed cluster needs.
+func (i Identity) ManagedClusterPermissions() []Permission {
+	return []Permission{{Action: assumeRole, Resource: i.HubRoleARN()}}
+}
+
+// OIDCProviderARN is the ARN of the identity provider of an OIDC issuer in the account of
+// the cluster. The issuer is a host and path, with or without https://.
+func (a ARN) OIDCProviderARN(issuer string) string {
+	return a.iam("oidc-provider/" + strings.TrimPrefix(issuer, "https://"))
+}
+
+// TokenAudience is the audience of the tokens that Pods show AWS.
+const TokenAudience = tokenAudience
