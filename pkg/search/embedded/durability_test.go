@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"go.etcd.io/bbolt"
 
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
@@ -155,6 +156,34 @@ func TestCorruptDataAfterACrashOfTheMachine(t *testing.T) {
 	}
 }
 
+// withoutBucket makes an element of the root say that it is no bucket.
+func withoutBucket(t *testing.T, data []byte) []byte {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "damaged")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	db, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := []byte("meta")
+	err = db.Update(func(tx *bbolt.Tx) error {
+		if err := tx.DeleteBucket(name); err != nil {
+			return err
+		}
+		return tx.Cursor().Bucket().Put(name, []byte("no bucket"))
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	damaged, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return damaged
+}
+
 // TestDamagedDataAreNotServed damages data that nothing but the process had in use. Whatever is wrong, the
 // engine opens, and has all of the data, or none of a cluster that it trusts.
 func TestDamagedDataAreNotServed(t *testing.T) {
@@ -181,6 +210,7 @@ func TestDamagedDataAreNotServed(t *testing.T) {
 		"Text":         func([]byte) []byte { return []byte(strings.Repeat("no data\n", 4000)) },
 		"Other format": func(data []byte) []byte { return bytes.ReplaceAll(data, []byte("format\x02"), []byte("format\x09")) },
 		"Lost meta":    func(data []byte) []byte { clear(data[page : 2*page]); return data },
+		"No bucket":    func(data []byte) []byte { return withoutBucket(t, data) },
 		"Half":         func(data []byte) []byte { return data[:len(data)/2] },
 		"Random bytes": func(data []byte) []byte { return append(data[:2*page:2*page], randomBytes(r, len(data)-2*page)...) },
 	}

@@ -12,7 +12,14 @@ import (
 
 // readVersion reads what is true of everything. Found is false in a file without data.
 func readVersion(tx *bbolt.Tx) (version uint64, clusters int, found bool, err error) {
-	meta := tx.Bucket(bucketMeta)
+	// A damaged element may say that it is no bucket, which reads as one that is not there, and
+	// which nothing can be written to.
+	meta, cursor := tx.Bucket(bucketMeta), tx.Cursor()
+	for name, value := cursor.First(); name != nil; name, value = cursor.Next() {
+		if value != nil || meta == nil {
+			return 0, 0, false, fmt.Errorf("bucket %q: %w", name, errCorrupt)
+		}
+	}
 	if meta == nil {
 		return 0, 0, false, nil
 	}
