@@ -93,8 +93,10 @@ type accountAddons struct {
 
 func newAccountAddons(clients *clients, hub discovery.DiscoveryInterface) (_ *accountAddons, err error) {
 	a := &accountAddons{hub: hub}
-	a.served.Store(clients.addons == clients.own)
-	a.AccountAddons, err = worksync.NewAccountAddons(clients.addons, a.served.Load)
+	own := clients.addons == clients.own
+	a.served.Store(own)
+	// Public agents were installed on hubs of this server before it served addons.
+	a.AccountAddons, err = worksync.NewAccountAddons(clients.addons, a.served.Load, own)
 	return a, err
 }
 

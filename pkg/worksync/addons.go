@@ -26,11 +26,13 @@ type AccountAddons struct {
 	client versioned.Interface
 	shared cache.SharedIndexInformer
 	served func() bool
+	absent render.PublicAgent
 }
 
 // NewAccountAddons returns addons of which served tells whether there are any. The caller runs their
-// informer once there are.
-func NewAccountAddons(client versioned.Interface, served func() bool) (*AccountAddons, error) {
+// informer once there are. If they are optional, a cluster without the addon may have a public agent
+// that somebody installed otherwise.
+func NewAccountAddons(client versioned.Interface, served func() bool, optional bool) (*AccountAddons, error) {
 	informer := addoninformers.NewFilteredManagedClusterAddOnInformer(client, metav1.NamespaceAll, 0,
 		cache.Indexers{}, func(options *metav1.ListOptions) {
 			options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, accountAddon).String()
@@ -38,7 +40,11 @@ func NewAccountAddons(client versioned.Interface, served func() bool) (*AccountA
 	if err := informer.SetTransform(onlyNamespaces); err != nil {
 		return nil, fmt.Errorf("informer of ManagedClusterAddOns: %w", err)
 	}
-	return &AccountAddons{client: client, shared: informer, served: served}, nil
+	addons := &AccountAddons{client: client, shared: informer, served: served, absent: noAddon}
+	if optional {
+		addons.absent = render.PublicAgent{}
+	}
+	return addons, nil
 }
 
 // Informer is of the addons.
@@ -55,12 +61,12 @@ func (a *AccountAddons) PublicAgent(ctx context.Context, cluster string) (render
 	}
 	addon, ok := obj.(*addonv1alpha1.ManagedClusterAddOn)
 	if !known && a.shared.HasSynced() {
-		return noAddon, nil
+		return a.absent, nil
 	}
 	if !ok {
 		addon, err = a.client.AddonV1alpha1().ManagedClusterAddOns(cluster).Get(ctx, accountAddon, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			return noAddon, nil
+			return a.absent, nil
 		}
 		if err != nil {
 			return render.PublicAgent{}, err
