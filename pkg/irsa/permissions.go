@@ -7,9 +7,9 @@ type Permission struct {
 	Action, Resource string
 }
 
-// ServerPermissions are those that the role of the server needs for one cluster: those for
-// the calls of plans, and for the reads before them. For the mapping ConfigMap there are
-// none beside those for roles.
+// ServerPermissions returns the permissions that the role of the server needs for one cluster:
+// for the calls of plans, and for the reads before them. The mapping ConfigMap requires
+// permissions for roles only.
 func ServerPermissions(desired Desired) []Permission {
 	var all []Permission
 	add := func(resource string, actions ...string) {

@@ -64,10 +64,11 @@ func (h *HubCheck) Run(ctx context.Context) {
 
 // check reports whether the hub is known to lack nothing. It logs what has changed.
 func (h *HubCheck) check(ctx context.Context, checker Checker) bool {
-	ctx, cancel := context.WithTimeout(ctx, hubCheckTimeout)
+	bounded, cancel := context.WithTimeout(ctx, hubCheckTimeout)
 	defer cancel()
 	logger := klog.FromContext(ctx).WithValues("driver", checker.Name())
-	problems, err := checker.Check(ctx)
+	problems, err := checker.Check(bounded)
+	// A check that runs into its own deadline is logged; one that the end of the server interrupts is not.
 	if ctx.Err() == nil && err != nil {
 		logger.Error(err, "It is not known whether the hub has what the registration driver needs")
 	}

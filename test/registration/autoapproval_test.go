@@ -22,7 +22,7 @@ func TestAutomaticApproval(t *testing.T) {
 	// These come first, so that the server has had its chance when the others are accepted.
 	by := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "by-somebody-else"}}
 	framework.Must(clusters.Create(t.Context(), by, metav1.CreateOptions{}))(t)
-	// One with a claim is accepted by its ARN alone, whoever creates it.
+	// A cluster with a claim is accepted by its ARN alone, and not by the user who creates it.
 	h.request(t, claiming(h.desired("another-arn", "untrusted-trusted-1")))
 
 	h.request(t, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "by-user"}})

@@ -54,8 +54,8 @@ type membership struct {
 	again chan struct{}
 	// latest is the own ManagedCluster as the hub last told of it.
 	latest atomic.Pointer[clusterv1.ManagedCluster]
-	// retimed tells that the lease is to be renewed at another period, relisted that the hub may require
-	// other namespaces, or has lost what was reported of them.
+	// retimed is signalled when the duration of the lease changes, relisted when the list of managed
+	// namespaces or their reported conditions change on the hub.
 	retimed, relisted chan struct{}
 
 	// What follows belongs to run.
@@ -322,7 +322,7 @@ func (m *membership) hear(cluster *clusterv1.ManagedCluster) {
 	}
 }
 
-// signal wakes whoever reads from a channel that holds one signal.
+// signal wakes the reader of a channel that holds one signal.
 func signal(to chan<- struct{}) {
 	select {
 	case to <- struct{}{}:

@@ -282,7 +282,7 @@ func (i *inspector) inspectPermissions(ctx context.Context, role *iamtypes.Role,
 // inspectProvisioned compares what the server makes for an accepted cluster.
 func (i *inspector) inspectProvisioned(ctx context.Context) {
 	desired := i.Desired
-	desired.ManageRoles = true // whoever makes the role, it must be there
+	desired.ManageRoles = true // the role must exist, whether the server or an administrator creates it
 	remedy := "accept the cluster; the server repairs an accepted cluster within 30 minutes, or when it starts"
 	if !i.ManageRoles {
 		remedy = "make the role by the commands and documents of managedclusters/irsa"

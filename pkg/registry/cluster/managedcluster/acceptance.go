@@ -46,7 +46,7 @@ func stampUpdate(ctx context.Context, c, old *cluster.ManagedCluster) {
 		decide(ctx, c, generation)
 	}
 	if old.DeletionTimestamp == nil {
-		// Whoever replaces the object with what is in a file does not mean to remove it.
+		// A client that replaces the object with the content of a file does not intend to remove it.
 		hold(c)
 	}
 }

@@ -411,7 +411,7 @@ func TestFinalizerBeforeAcceptance(t *testing.T) {
 		t.Errorf("created with %v and %+v", got.Finalizers, got.Status.Acceptance)
 	}
 	clusters := h.admin(t).ClusterV1().ManagedClusters()
-	// Whoever replaces the object with what is in a file does not mean to remove it.
+	// A client that replaces the object with the content of a file does not intend to remove it.
 	if _, err := clusters.Patch(t.Context(), "c1", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
